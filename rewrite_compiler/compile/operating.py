@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +19,13 @@ from ..data import CALIBRATION_SAMPLES, Samples, samples_for
 from ..fit.host import table_from
 from ..ir.program import Data, Value
 from ..limits import DEFAULT, Limits
-from .formats.calibrate import MOST_BYTES, PRODUCTS_ON_ARRAYS, SEARCH_SAMPLES, calibrated, float_program, isolated_error
+from .formats.calibrate import MOST_BYTES, PRODUCTS_ON_ARRAYS, SEARCH_SAMPLES, Observations, calibrated, float_run, isolated_error, observed
 from .formats.unlowered import FloatRun
 from .host.lazy_codes import elements_of
 from .matching.objective import objective_for
 from .matching.pins import HOST
 from .plan.plan import Offload, Plan, tensors_of
-from .rescaling import Choice, choice, rescaled, rescaling_text, scaled_text
+from .rescaling import Choice, choice, rescaled, rescaling_text, scaled_text, tensor_exponents
 
 FAR = 0.25  # relative error of results from which on an offload is named
 USELESS = 0.99  # from which on it is not used: zeros, which are 1.0 off, would do as well
@@ -43,7 +43,7 @@ class _Rescaling:
 
 def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[str, float]:
     """Return the relative error (root of the relative squared error) of each offload's first result on the first samples, by offload."""
-    return _errors(plan, first_values(plan, inputs, seconds))
+    return _errors(plan, first_values(plan, inputs, float_run(plan, inputs, seconds)))
 
 
 def _errors(plan: Plan, samples: MappingOf[Value, Data]) -> dict[str, float]:
@@ -58,17 +58,16 @@ def _measured_on(o: Offload, samples: MappingOf[Value, Data]) -> dict[Value, Dat
     return {v: samples[v][:count] for v in tensors_of(o).values() if v in samples}
 
 
-def first_values(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[Value, Data]:
+def first_values(plan: Plan, inputs: MappingOf[str, Data], run: FloatRun) -> dict[Value, Data]:
     """Return the values of the offloads' tensors in a float run of the first samples; none where no tensor depends on them."""
-    p, offloads = float_program(plan), [o for o in plan.offloads if o.mapping.codes is not None]
-    moving = sorted({v for o in offloads for v in tensors_of(o).values()} - p.constants.keys() - set(p.inputs))
+    p, offloads = run.lowered, [o for o in plan.offloads if o.mapping.codes is not None]
+    moving = {v for o in offloads for v in tensors_of(o).values()} & set(run.requested)
     if not moving:
         return {}
     size = sum(p.types[v].nbytes for v in moving)
     count = max(1, min(CALIBRATION_SAMPLES, MOST_BYTES // max(1, size)))
     values = {v: inputs[p.names[v]][:count] for v in p.inputs}
-    run = FloatRun(plan.source, p, moving, len(plan.program.types), values, seconds)
-    return {**values, **{v: elements_of(x) for v, x in run.run(values).items()}}
+    return {**values, **{v: elements_of(x) for v, x in run.run(values).items() if v in moving}}
 
 
 def _has_a_scale(o: Offload, samples: MappingOf[Value, Data]) -> bool:
@@ -93,6 +92,27 @@ def calibrated_within_range(plan: Plan, data: Samples, *, source: str = "", meth
 
 
 @dataclass(frozen=True)
+class _Measured:
+    """A plan without formats, what a float run shows of its offloads, and values of the first samples."""
+
+    plan: Plan
+    observations: Observations
+    samples: dict[Value, Data]
+
+
+def _scaled_values(base: _Measured, plan: Plan, exponents: MappingOf[tuple[str, str], int]) -> dict[Value, Data]:
+    """Return values of the first samples in a plan that is rescaled."""
+    samples = dict(base.samples)
+    for before, after in zip(base.plan.offloads, plan.offloads, strict=True):
+        tensors = tensors_of(before)
+        for name, v in tensors_of(after).items():
+            x, exponent = base.samples.get(tensors[name]), exponents.get((after.id, name), 0)
+            if x is not None:
+                samples[v] = np.ldexp(x, exponent) if exponent else x
+    return samples
+
+
+@dataclass(frozen=True)
 class _Completion:
     """A plan without formats, and the samples that choose them."""
 
@@ -102,21 +122,40 @@ class _Completion:
     sha256: str
     method: str
     limits: Limits
+    runs: dict[tuple[tuple[str, ...], tuple[str, ...]], _Measured] = field(default_factory=dict)  # by pins and scalings
 
-    def formatted(self, plan: Plan) -> Plan:
+    def formatted(self, plan: Plan, observations: Observations | None = None) -> Plan:
         """Return a plan with formats."""
-        return calibrated(plan, self.inputs, self.source, self.sha256, method=self.method, limits=self.limits)
+        return calibrated(
+            plan, self.inputs, self.source, self.sha256, method=self.method, limits=self.limits, observations=observations
+        )  # fmt: skip
 
-    def variant(self, on: tuple[str, ...], scaled: tuple[str, ...]) -> Plan:
-        """Return the plan with formats, with other pins and scalings than its own."""
-        settings = tuple(self.plan.settings["on"]), tuple(self.plan.settings["scaled"])
-        if (on, scaled) == settings:
-            return self.formatted(self.plan)
-        if on == settings[0] and not settings[1]:
-            objective = objective_for(self.plan.settings["objective"], self.plan.targets, table_from(self.plan.settings["host_costs"]))
-            return self.formatted(rescaled(self.plan, scaled, objective.resources))
-        assert self.plan.compile_again is not None
-        return self.formatted(self.plan.compile_again(on, scaled))
+    def measured(self, plan: Plan) -> _Measured:
+        """Return a plan with what a float run of the samples shows of its offloads."""
+        run = float_run(plan, self.inputs, self.limits.host_seconds)
+        observations = observed(plan, self.inputs, run, method=self.method)
+        return _Measured(plan, observations, first_values(plan, self.inputs, run))
+
+    def variant(self, on: tuple[str, ...], scaled: tuple[str, ...]) -> tuple[Plan, dict[Value, Data]]:
+        """Return the plan with formats, with other pins and scalings than its own, and values of the first samples.
+
+        Scalings by powers of two change what a float run shows by those, so that it is not run again.
+        """
+        pins, user_scalings = tuple(self.plan.settings["on"]), tuple(self.plan.settings["scaled"])
+        is_scaled_here = bool(scaled) and not user_scalings
+        key = on, () if is_scaled_here else scaled
+        if key not in self.runs:
+            plan = self.plan
+            if key != (pins, user_scalings):
+                assert plan.compile_again is not None
+                plan = plan.compile_again(*key)
+            self.runs[key] = self.measured(plan)
+        base = self.runs[key]
+        if not is_scaled_here:
+            return self.formatted(base.plan, base.observations), base.samples
+        objective = objective_for(self.plan.settings["objective"], self.plan.targets, table_from(self.plan.settings["host_costs"]))
+        plan, exponents = rescaled(base.plan, scaled, objective.resources), tensor_exponents(base.plan, scaled)
+        return self.formatted(plan, base.observations.scaled(exponents)), _scaled_values(base, plan, exponents)
 
     def within_range(self) -> Plan:
         """Return the plan without offloads that are no nearer than zeros, those that are far off rescaled, and notes on all of them.
@@ -127,8 +166,7 @@ class _Completion:
         on, user_scalings = tuple(self.plan.settings["on"]), tuple(self.plan.settings["scaled"])
         pins, trials, examined_ids, refusals = on, list[_Rescaling](), set[str](), list[str]()
         while True:
-            plan = self.variant(pins, (*user_scalings, *(rescaling_text(t.offload, t.choice) for t in trials)))
-            samples = first_values(plan, self.inputs, self.limits.host_seconds)
+            plan, samples = self.variant(pins, (*user_scalings, *(rescaling_text(t.offload, t.choice) for t in trials)))
             errors = _errors(plan, samples)
             effective = [t for t in trials if errors.get(t.offload.id, 0.0) < t.error]
             if len(effective) < len(trials):

@@ -305,6 +305,19 @@ def rescaled(plan: Plan, texts: Iterable[str], resources: Mapping[str, Resources
     return replace(plan, program=program, offloads=offloads, settings=settings, residency=residencies(program, offloads, resources))
 
 
+def tensor_exponents(plan: Plan, texts: Iterable[str]) -> dict[tuple[str, str], int]:
+    """Return by which powers of two scalings multiply the tensors of a plan's offloads, by offload and tensor.
+
+    Raises:
+        UsageError: (F203) there is no such offload, or no proved law for what is scaled.
+    """
+    exponents = {}
+    for o, s, k, _ in (_read(plan, text) for text in texts):
+        degrees = {**s.operands, o.mapping.axes.results[0]: s.result}
+        exponents.update({(o.id, name): degree * k for name, degree in degrees.items() if degree})
+    return exponents
+
+
 def _read(plan: Plan, text: str) -> tuple[Offload, Scaling, int, Reason]:
     """Return the offload, scaling, exponent and law of a setting."""
     setting = _setting(plan, text)

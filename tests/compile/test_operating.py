@@ -15,9 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model, operating, plan_of_document, rescaling, to_json
+from rewrite_compiler.compile.formats.calibrate import float_run, observed
 from rewrite_compiler.compile.operating import relative_errors
-from rewrite_compiler.compile.rescaling import Scaling, law_of, scalings
+from rewrite_compiler.compile.rescaling import Scaling, law_of, scalings, tensor_exponents
 from rewrite_compiler.cosim import cosimulate
+from rewrite_compiler.data import samples_for
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.ops.static import HasType
 from rewrite_compiler.prove.rules.rules import prove_rule
@@ -139,6 +141,29 @@ def test_a_result_is_scaled_back(norm: Path) -> None:
     assert [n.op for n in plans[1].program.nodes].count("mul") == 2
     plain, scaled = (cosimulate(p, app.data, samples=16).document["accelerated"]["value"] for p in plans)
     assert plain == scaled
+
+
+@pytest.mark.parametrize("method", ["max", "mse"])
+def test_what_a_float_run_shows_is_scaled_instead_of_running_again(method: str) -> None:
+    """Magnitudes, values and first samples of a plan on scaled operands follow from those of the plan without."""
+    app, texts = find_application("digits_mlp"), ("linear_2: x+1 b+1", "linear_1: w-2 b-2")
+    plain, scaled = (compile_model(app.model, "flexasr", Options(scaled=t)) for t in ((), texts))
+    inputs = samples_for(plain.source, app.calibration).inputs
+    derived, run = (observed(p, inputs, float_run(p, inputs), method=method) for p in (plain, scaled))
+    derived = derived.scaled(tensor_exponents(plain, texts))
+    assert derived.largest == run.largest
+    assert {key: [x.tolist() for x in parts] for key, parts in derived.values.items()} == {
+        key: [x.tolist() for x in parts] for key, parts in run.values.items()
+    }
+    assert derived.first_samples.keys() == run.first_samples.keys()
+    assert tensor_exponents(plain, texts)["linear_2", "y"] == 1
+
+
+def test_trials_of_scalings_need_one_float_run(norm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    monkeypatch.setattr(operating, "float_run", lambda *arguments: runs.append(arguments) or float_run(*arguments))
+    assert planned(norm, 3.0).settings["scaled"] == ["layer_norm_0: x-2"]
+    assert len(runs) == 1
 
 
 @pytest.mark.parametrize("text", ["nobody: x-3", "layer_norm_0: x", "layer_norm_0: g-3", "layer_norm_0: x-3 g-2", "layer_norm_0: x-99"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
@@ -44,11 +45,13 @@ METHODS = {
 
 
 def calibrated(
-    plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64, method: str = "", limits: Limits = DEFAULT
+    plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64, method: str = "", limits: Limits = DEFAULT,
+    observations: Observations | None = None,
 ) -> Plan:  # fmt: skip
     """Return the plan with formats; `inputs` are calibration samples by input name, samples first.
 
     `method` is max (the default), percentile, mse or entropy, or such a list with OFFLOAD.TENSOR=METHOD for single tensors.
+    `observations` are those of a float run of the samples, which is made where there are none.
 
     Raises:
         InputError: (C100) there is no sample; (C102) a weight, or a value of the float run, is not finite.
@@ -62,12 +65,14 @@ def calibrated(
         raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
     if is_calibrated_by(plan, sha256, samples, methods):
         return plan
-    observations = _observed(plan, inputs, samples, batch, methods, limits.host_seconds)
+    if observations is None:
+        observations = observed(plan, inputs, float_run(plan, inputs, limits.host_seconds), batch=batch, method=method)
     offloads, tensors = [], list[dict[str, Any]]()
     for o in plan.offloads:
         ranges = _ranges(plan, o, observations, methods)
         formats = o.mapping.formats_for({name: r["magnitude"] for name, r in ranges.items()})
-        offloads.append(_with_searched_formats(plan.program, replace(o, formats=formats), observations.first_samples))
+        samples_of = {v: x for name, v in tensors_of(o).items() if (x := observations.first_samples.get((o.id, name))) is not None}
+        offloads.append(_with_searched_formats(plan.program, replace(o, formats=formats), samples_of))
         tensors += [{"offload": o.id, "tensor": name, **r} for name, r in ranges.items()]
     unified = _unified(plan, offloads)
     calibration = Calibration(source, sha256, samples, _method_text(methods), _digest(unified), tuple(tensors))
@@ -150,46 +155,80 @@ def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:
     return inlined(plan.program, body)
 
 
+TensorKey = tuple[str, str]  # the id of an offload, and the name of a tensor of its mapping
+
+
 @dataclass
-class _Observations:
+class Observations:
     """Observations of a float run: largest magnitudes, sampled values, and the first samples of tensors whose formats are searched."""
 
-    largest: dict[Value, float]
-    values: dict[Value, list[Data]] = field(default_factory=dict)
-    first_samples: dict[Value, Data] = field(default_factory=dict)
+    largest: dict[TensorKey, float] = field(default_factory=dict)
+    values: dict[TensorKey, list[Data]] = field(default_factory=dict)
+    first_samples: dict[TensorKey, Data] = field(default_factory=dict)
+
+    def scaled(self, exponents: MappingOf[TensorKey, int]) -> Observations:
+        """Return the observations of tensors times powers of two, which floats represent exactly."""
+        return Observations(
+            {key: math.ldexp(x, exponents.get(key, 0)) for key, x in self.largest.items()},
+            {key: [np.ldexp(x, exponents[key]) for x in parts] if key in exponents else parts for key, parts in self.values.items()},
+            {key: np.ldexp(x, exponents[key]) if key in exponents else x for key, x in self.first_samples.items()},
+        )
 
 
-def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, method: Method, seconds: int) -> _Observations:
+def float_run(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> FloatRun:
+    """Return the float run of a plan's program that computes the tensors of all offloads; samples are those of calibration.
+
+    Raises:
+        InputError: (C102) a weight of an offload is not finite.
+    """
     p = float_program(plan)
     tensors = {v for o in plan.offloads for v in tensors_of(o).values()}
-    searched = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
-    constants = {v: p.constants[v] for v in tensors if v in p.constants}
     for o in plan.offloads:
         for name, v in tensors_of(o).items():
-            check_finite(o, name, constants.get(v, EMPTY))
-    observations = _Observations({v: _magnitude(x) for v, x in constants.items()})
-    if method.needs_values:
-        observations.values = {v: [_sampled_values(x, 1)] for v, x in constants.items()}
+            check_finite(o, name, p.constants.get(v, EMPTY))
     moving = sorted(tensors - p.constants.keys() - set(p.inputs))
     check_inputs = {v: inputs[p.names[v]][:CHECK_SAMPLES] for v in p.inputs}
-    run = FloatRun(plan.source, p, moving, len(plan.program.types), check_inputs, seconds)
+    return FloatRun(plan.source, p, moving, len(plan.program.types), check_inputs, seconds)
+
+
+def observed(plan: Plan, inputs: MappingOf[str, Data], run: FloatRun, *, batch: int = 64, method: str = "") -> Observations:
+    """Return what a float run of samples shows of the tensors of a plan's offloads.
+
+    Raises:
+        InputError: (C102) a value of the float run is not finite.
+    """
+    p, needs_values = run.lowered, method_of(method).needs_values
+    keys: dict[Value, list[TensorKey]] = {}
+    for o in plan.offloads:
+        for name, v in tensors_of(o).items():
+            keys.setdefault(v, []).append((o.id, name))
+    searched = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
+    largest, values, first_samples = dict[Value, float](), dict[Value, list[Data]](), dict[Value, Data]()
+    for v in keys.keys() & p.constants.keys():
+        largest[v] = _magnitude(p.constants[v])
+        values[v] = [_sampled_values(p.constants[v], 1)] if needs_values else []
     # sampled values depend on the number of batches, which must not depend on the program that is run
-    sample_bytes = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.live_bytes
+    sample_bytes = sum(p.types[v].nbytes for v in run.requested) if needs_values else run.live_bytes
     batch = max(1, min(batch, MOST_BYTES // max(1, sample_bytes)))
+    samples = min((len(x) for x in inputs.values()), default=0)
     batches = -(-samples // batch)
     for at in range(0, samples, batch):
-        values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
-        results = {**values, **run.run(values)}
-        for v in tensors & results.keys():
+        part = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
+        results = {**part, **run.run(part)}
+        for v in keys.keys() & results.keys():
             size = _magnitude(results[v])
             if not np.isfinite(size):
                 raise _not_finite(plan, v, at)
-            observations.largest[v] = max(observations.largest.get(v, 0.0), size)
-            if method.needs_values:
-                observations.values.setdefault(v, []).append(_sampled_values(results[v], batches))
+            largest[v] = max(largest.get(v, 0.0), size)
+            if needs_values:
+                values.setdefault(v, []).append(_sampled_values(results[v], batches))
         if not at:
-            observations.first_samples = {v: np.array(elements_of(results[v])[:SEARCH_SAMPLES]) for v in searched & results.keys()}
-    return observations
+            first_samples = {v: np.array(elements_of(results[v])[:SEARCH_SAMPLES]) for v in searched & results.keys()}
+
+    def by_key(part: MappingOf[Value, Any]) -> dict[TensorKey, Any]:
+        return {key: x for v, x in part.items() for key in keys[v]}
+
+    return Observations(by_key(largest), by_key(values), by_key(first_samples))
 
 
 def _sampled_values(x: Data | PendingMove, parts: int) -> Data:
@@ -218,14 +257,16 @@ def _check_names(plan: Plan, method: Method) -> None:
             raise UsageError("F203", f'there is no tensor "{place}" to calibrate', help="name it OFFLOAD.TENSOR, as the plan does")
 
 
-def _ranges(plan: Plan, o: Offload, observations: _Observations, method: Method) -> dict[str, dict[str, Any]]:
+def _ranges(plan: Plan, o: Offload, observations: Observations, method: Method) -> dict[str, dict[str, Any]]:
     """Return the method, the magnitude to represent, and the largest magnitude of every tensor of an offload."""
     choices, ranges = o.mapping.format_choices, {}
     for name, v in tensors_of(o).items():
-        largest = observations.largest[v]
+        largest = observations.largest[o.id, name]
         tensor_method = method.of(o.id, name, is_constant=v in plan.program.constants) if name in choices else "max"
         size = (
-            largest if tensor_method == "max" else magnitude(tensor_method, largest, np.concatenate(observations.values[v]), choices[name])
+            largest
+            if tensor_method == "max"
+            else magnitude(tensor_method, largest, np.concatenate(observations.values[o.id, name]), choices[name])
         )
         ranges[name] = {"method": tensor_method, "magnitude": size, "largest": largest}
     return ranges
