@@ -19,7 +19,7 @@ from ..data import CALIBRATION_SAMPLES, Samples, samples_for
 from ..fit.host import table_from
 from ..ir.program import Data, Value
 from ..limits import DEFAULT, Limits
-from .formats.calibrate import MOST_BYTES, PRODUCTS_ON_ARRAYS, SEARCH_SAMPLES, Observations, calibrated, float_run, isolated_error, observed
+from .formats.calibrate import MOST_BYTES, SEARCH_SAMPLES, Observations, calibrated, float_run, isolated_error, observed
 from .formats.unlowered import FloatRun
 from .host.lazy_codes import elements_of
 from .matching.objective import objective_for
@@ -30,6 +30,7 @@ from .rescaling import Choice, choice, rescaled, rescaling_text, scaled_text, te
 FAR = 0.25  # relative error of results from which on an offload is named
 USELESS = 0.99  # from which on it is not used: zeros, which are 1.0 off, would do as well
 MOST_NAMED = 3  # offloads of a note
+PRODUCTS = 1 << 22  # of an offload on the samples on which it is measured, unless SEARCH_SAMPLES have more
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def _errors(plan: Plan, samples: MappingOf[Value, Data]) -> dict[str, float]:
 def _measured_on(o: Offload, samples: MappingOf[Value, Data]) -> dict[Value, Data]:
     """Return the samples of an offload's tensors on which it is measured: all of small ones, a few of large ones."""
     work = max(o.macs, *(math.prod(shape) for shape in o.shapes))
-    count = max(SEARCH_SAMPLES, PRODUCTS_ON_ARRAYS // max(1, work))
+    count = max(SEARCH_SAMPLES, PRODUCTS // max(1, work))
     return {v: samples[v][:count] for v in tensors_of(o).values() if v in samples}
 
 

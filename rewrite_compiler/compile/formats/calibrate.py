@@ -32,7 +32,7 @@ from .range_methods import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 from .unlowered import CHECK_SAMPLES, FloatRun
 
 SEARCH_SAMPLES = 4
-PRODUCTS_ON_ARRAYS = 1 << 22  # of an offload on samples: more are worth machine code, which is printed for each choice of formats
+PRODUCTS_ON_ARRAYS = 1 << 24  # of an offload on samples: more are worth machine code, which is printed for each choice of formats
 EMPTY = np.zeros(0)
 MOST_BYTES = 1 << 26  # of the tensors of samples that run at once
 SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
