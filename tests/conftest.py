@@ -15,6 +15,7 @@ from groups import group_by_shared_work, put_longest_first
 from helplines import look_at_help
 from hypothesis import HealthCheck, settings
 from pages import skipped_blocks
+from seconds import Seconds
 from shared import SHARED
 from wheels import installed, sources, wheel
 
@@ -26,11 +27,14 @@ FIXTURES = (browser, sources, wheel, installed)  # of every test
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", action="store_true", help="run what the short run leaves out, too: see tests/campaign.py")
+    parser.addoption("--seconds", metavar="FILE", help="write the processor seconds of each test: see tests/seconds.py")
     parser.addoption("--require-shared", action="store_true", help="fail when the folder of shared models and golden vectors is missing")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     look_at_help()
+    if config.getoption("--seconds"):
+        config.pluginmanager.register(Seconds(Path(config.getoption("--seconds")).absolute()))
     if not hasattr(config, "workerinput"):  # one cache for all processes of a run, empty at first, gone at the end
         folder = tempfile.TemporaryDirectory(prefix="flexmatch-cache-")
         config.add_cleanup(folder.cleanup)
