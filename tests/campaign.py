@@ -178,7 +178,6 @@ KEPT = {
     "prove/test_images.py::test_every_shipped_rule_is_proved_at_all_shapes": 0,  # 30 CPU-seconds; test_certificates.py has each
     "prove/test_integer_laws.py::test_a_law_that_is_false_of_integers_is_refuted_with_them": 3,
     "prove/test_integer_laws.py::test_a_law_that_is_true_of_integers_is_proved": 3,
-    "prove/test_keys.py::test_a_maximum_that_is_a_minimum_leaves_nothing_certified": 2,  # 5 CPU-seconds each
     "prove/test_keys.py::test_a_module_beside_a_users_target_is_in_its_statement": 2,  # 2 CPU-seconds each
     "prove/test_keys.py::test_an_edit_makes_stale_what_depends_on_it_and_nothing_else": 3,  # 2 CPU-seconds each
     "prove/test_keys.py::test_the_key_of_a_call_holds_every_file_that_judging_it_runs": 0,  # 3 CPU-seconds

@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert plan.offloads
     assert not plan.notes
     (folder / "plan.json").write_text(json.dumps(to_json(plan)), "utf-8")
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("*.pyc.*")  # what another process compiles just now; what is compiled serves the copy
     for name in (PUBLIC, ENGINE):
         shutil.copytree(ROOT / name, folder / "copy" / name, ignore=ignored)
     for name in CONTENT:
