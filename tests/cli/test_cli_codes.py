@@ -29,7 +29,8 @@ def _used() -> Iterator[tuple[str, str]]:
         for path in (ROOT / folder).rglob("*.py"):
             if path.name == "codes.py" and path.parent.name == "cli":
                 continue
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            text = path.read_text("utf-8")
+            for node in ast.walk(ast.parse(text)) if CODE.search(text) else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     yield from ((code, f"{path.relative_to(ROOT)}:{node.lineno}") for code in CODE.findall(node.value))
 
