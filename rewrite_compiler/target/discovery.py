@@ -35,7 +35,8 @@ def find_target(text: str, limits: Limits | None = None) -> Target:
         UsageError: F201 where there is no such target, F203 where a parameter or value is unknown.
     """
     name, _, parameters = text.partition(":")
-    return load_target(name, limits).configured(_parameters(name, parameters))
+    target = load_target(name, limits)
+    return target.configured(_parameters(target, name, parameters))
 
 
 def declares_target(text: str) -> bool:
@@ -89,12 +90,12 @@ def _suggestion(name: str) -> str:
     return " ".join(filter(None, (did_you_mean(name, names), listing)))
 
 
-def _parameters(name: str, text: str) -> dict[str, str]:
+def _parameters(target: Target, name: str, text: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
-            raise UsageError("F203", f'a parameter of {name} is written key=value, not "{part}"')
+            raise UsageError("F203", f'a parameter of {name} is written key=value, not "{part}"', help=target.parameters_text)
         values[key] = value
     return values
 

@@ -23,13 +23,20 @@ RETURN = "end the function with `return …`: one that ends without it returns N
 class Role:
     """The purpose of a user's function: its subject ("The costs of toy.dense"), the result it must return, a place to report.
 
-    `operands` are the names of what it is given by position.
+    `operands` are the names of what it is always given, `names` of what it is given where it has a parameter of that name.
     """
 
     subject: str
     expected: str
     place: str = ""
     operands: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def call_text(self, arguments: Mapping[str, Any]) -> str:
+        """Return the operands of a call as text."""
+        operands = ", ".join(self.operands or (arguments if not self.names else ()))
+        optional = f"those of {', '.join(self.names)} that it names" if self.names else ""
+        return f"it is called with {', and '.join(filter(None, (operands, optional))) or 'nothing'}"
 
 
 def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **arguments: Any) -> Any:
@@ -107,8 +114,8 @@ def reporting_failures(
             raise
         at = line if is_inside else place  # a call with wrong operands never entered the function
         is_call = isinstance(error, TypeError) and at == place and arguments is not None
-        called = f"it is called with {', '.join((*role.operands, *(arguments or ()))) or 'nothing'}"
-        remedy = called if is_call else "correct the line, or narrow the guard or the limits to the sizes that it takes"
+        narrowing = ", or narrow the guard or the limits to the sizes that it takes" if role.names else ""
+        remedy = role.call_text(arguments or {}) if is_call else f"correct the line{narrowing}"
         raise wrong_result(role, f, f"not end with {error_text(error)}", line=at, help=remedy) from error
 
 

@@ -132,8 +132,9 @@ class Mapping:
         """
         if self.access_counts is None:
             return None
-        arguments = accepted_arguments(self.access_counts, {**sizes, **attributes, "p": self.parameters})
-        role = self._role("levels", "(bytes read, bytes written) by memory and tensor")
+        available = {**sizes, **attributes, "p": self.parameters}
+        arguments = accepted_arguments(self.access_counts, available)
+        role = self._role("levels", "(bytes read, bytes written) by memory and tensor", available)
         levels: dict[str, dict[str, Any]] = call_user(role, dict, self.access_counts, **arguments)
         with reporting_failures(role, self.access_counts, places=True):
             odd = next(_odd_levels(levels), self)
@@ -149,8 +150,9 @@ class Mapping:
         """
         if self.room_lists is None:
             return None
-        arguments = accepted_arguments(self.room_lists, {**sizes, **attributes, "p": self.parameters})
-        rooms: tuple[Room, ...] = tuple(listed_by(self._role("residency", "Rooms"), Room, self.room_lists, arguments, places=True))
+        available = {**sizes, **attributes, "p": self.parameters}
+        role, arguments = self._role("residency", "Rooms", available), accepted_arguments(self.room_lists, available)
+        rooms: tuple[Room, ...] = tuple(listed_by(role, Room, self.room_lists, arguments, places=True))
         stray = next((r.tensor for r in rooms if r.tensor and r.tensor not in self.axes.of), None)
         if stray is not None:
             raise self.misplaced_room(f"of {', '.join(self.axes.of)}, or of no tensor", f"of {stray}")
@@ -168,8 +170,8 @@ class Mapping:
         """
         if self.price is None:
             return None
-        arguments = accepted_arguments(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters})
-        role = self._role("costs", "a Cost")
+        available = {**sizes, **attributes, "resources": resources, "p": self.parameters}
+        role, arguments = self._role("costs", "a Cost", available), accepted_arguments(self.price, available)
         cost: Cost = call_user(role, Cost, self.price, **arguments)
         with reporting_failures(role, self.price, places=True):
             cost = counted(cost)
@@ -193,10 +195,10 @@ class Mapping:
         }
 
     def _format_of(self, tensor: str) -> Role:
-        return Role(f"The format of {tensor} of {self.name}", "a Format", self.rule.place)
+        return Role(f"The format of {tensor} of {self.name}", "a Format", self.rule.place, ("a magnitude",))
 
-    def _role(self, part: str, expected: str) -> Role:
-        return Role(f"The {part} of {self.name}", expected, self.rule.place)
+    def _role(self, part: str, expected: str, names: Iterable[str] = (), operands: tuple[str, ...] = ()) -> Role:
+        return Role(f"The {part} of {self.name}", expected, self.rule.place, operands, tuple(names))
 
     def has_derived_formats(self, formats: MappingOf[str, Format]) -> bool:
         """Tell whether the formats that follow from others are what they must be."""
@@ -213,7 +215,7 @@ class Mapping:
         if not callable(self.formats):
             return self.formats
         choices: MappingOf[str, FormatFor] = call_user(
-            self._role("formats", "a function of magnitudes for each tensor"), dict, self.formats, self.parameters
+            self._role("formats", "a function of magnitudes for each tensor", operands=("parameters",)), dict, self.formats, self.parameters
         )
         return choices
 
@@ -240,7 +242,7 @@ class Mapping:
         codes = {name: _driver_codes(x, formats.get(name), is_moved=self.moves) for name, x in operands.items()}
         arguments, role = (
             {**codes, **accepted_arguments(self.drive, context)},
-            self._role("driver", "an array of codes, or a tuple of them"),
+            self._role("driver", "an array of codes, or a tuple of them", context, ("device", *codes)),
         )
         with reporting_failures(role, self.drive, arguments):
             results = self.drive(device, **arguments)
@@ -276,16 +278,10 @@ class Mapping:
         """
         if self.codes is None:
             raise SpecError("I104", f"{self.name} has no numerics", place=self.rule.place)
-        role = replace(
-            self._role("numerics", "an array of the language, or a tuple of them"), operands=tuple(v.name for v in self.operands)
-        )
-        results = call_user(
-            role,
-            (Array, tuple),
-            self.codes,
-            *operands,
-            **accepted_arguments(self.codes, {**attributes, "f": formats, "p": self.parameters}),
-        )
+        available = {**attributes, "f": formats, "p": self.parameters}
+        names = tuple(v.name for v in self.operands)
+        role = self._role("numerics", "an array of the language, or a tuple of them", available, names)
+        results = call_user(role, (Array, tuple), self.codes, *operands, **accepted_arguments(self.codes, available))
         arrays = results if is_a(results, tuple) else (results,)
         odd = next((r for r in arrays if not is_a(r, Array)), self)
         if odd is not self:
@@ -329,8 +325,9 @@ class Mapping:
         """
         if self.capacities is None:
             return
-        arguments = accepted_arguments(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
-        role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})")
+        available = {**sizes, **(attributes or {}), "p": self.parameters}
+        arguments = accepted_arguments(self.capacities, available)
+        role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})", available)
         yield from listed_by(role, Limit, self.capacities, arguments)
 
 

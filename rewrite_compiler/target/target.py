@@ -104,12 +104,16 @@ class Target:
         """
         for key, value in parameters.items():
             if key not in self.parameters:
-                names = ", ".join(self.parameters) or "none"
-                raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {names}")
+                raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=self.parameters_text)
             if value not in self.parameters[key]:
                 sentence = f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"'
                 raise UsageError("F203", sentence, help=f"leave it out for {self.values[key]}")
         return self.variant(parameters)
+
+    @property
+    def parameters_text(self) -> str:
+        """The parameters that there are."""
+        return f"parameters: {', '.join(self.parameters) or 'none'}"
 
     def variant(self, parameters: MappingOf[str, str]) -> Target:
         """Return a design of the same generator, whose parameter values need not be among those that are listed."""
@@ -154,5 +158,7 @@ def _built(build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Il
 @lru_cache(maxsize=64)
 def _described(describe: Describe, build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Resources:
     ila = _built(build, values)
-    described: Resources = call_user(Role("The resources of a target", "Resources"), Resources, describe, ila, dict(values))
+    described: Resources = call_user(
+        Role("The resources of a target", "Resources", operands=("ila", "parameters")), Resources, describe, ila, dict(values)
+    )
     return described

@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "parameter without value": (
         ("app.onnx", "--accel", "flexasr:sigmoid"),
-        f'error[F203]: a parameter of flexasr is written key=value, not "sigmoid"{LISTED}',
+        'error[F203]: a parameter of flexasr is written key=value, not "sigmoid"\n  help: parameters: behaviour, sigmoid',
     ),
     "no model": (("--accel", "flexasr"), f"error[F203]: MODEL.onnx is missing{LISTED}"),
     "nothing at all": (("compile",), f"error[F203]: MODEL.onnx is missing{LISTED}"),

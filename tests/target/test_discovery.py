@@ -74,7 +74,7 @@ def test_parameters_have_defaults_and_can_be_chosen() -> None:
     [
         ("flexasr:colour=red", 'flexasr has no parameter "colour"', "parameters: behaviour, sigmoid"),
         ("flexasr:sigmoid=9", 'parameter sigmoid of flexasr must be one of 3.2, 3.4, not "9"', "leave it out for 3.2"),
-        ("flexasr:sigmoid", 'a parameter of flexasr is written key=value, not "sigmoid"', ""),
+        ("flexasr:sigmoid", 'a parameter of flexasr is written key=value, not "sigmoid"', "parameters: behaviour, sigmoid"),
     ],
 )
 def test_wrong_parameters_are_refused(text: str, sentence: str, help_: str) -> None:

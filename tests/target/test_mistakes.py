@@ -112,7 +112,8 @@ JUDGED = {
         r"driver and numerics differ at t=1, k=24, n=5; the driver gives no value, which means 0, for first of dot",
     ),
     "numerics with another parameter": (
-        "def codes(x, w, f)", "def codes(x, w, g)", r"missing 1 required positional argument: 'g' at \S+toy\.py:72; it is called with x, w",
+        "def codes(x, w, f)", "def codes(x, w, g)",
+        r"missing 1 required positional argument: 'g' at \S+toy\.py:72; it is called with x, w, and those of f, p that it names",
     ),
     "a format of a text": ("Fixed(8, 7 - math.frexp(largest)[1])", 'Fixed(8, "7")',
         r"needs a whole number of fraction bits, not '7' at \S+toy\.py:46"),

@@ -411,16 +411,22 @@ def test_check_names_all_functions_that_are_wrong_at_once(fault: str, folder: Pa
     Path("toy.py").write_text(source, "utf-8")
     answer = flexmatch("check", "./toy.py", "--groups", "1")
     assert (answer.code, f"problems  {len(wrong)}" in answer.out) == (1, True), answer
+    said = " ".join((answer.out + answer.err).split())
+    if fault == "another operand":
+        assert "help: it is called with ila, parameters " in said
+        assert "help: it is called with those of t, k, n, resources, p that it names " in said
+        assert "help: it is called with device, x, w, and those of f, p that it names" in said
     for function in wrong:
         assert re.search(rf"toy\.py:\d+: error\[I102\]: The {FUNCTIONS[function][1]} of ", answer.out + answer.err), function
 
 
-def test_costs_that_ask_for_resources_are_not_blamed_for_those_that_cannot_be_had(folder: Path) -> None:
-    asking = text().replace('return Cost("core"', "return Cost(resources.units[0].name")
-    for function, count in (("describe", 1), ("build", 1)):
-        Path("toy.py").write_text(with_fault(asking, function, "None"), "utf-8")
-        answer = flexmatch("check", "./toy.py", "--groups", "1")
-        assert (answer.code, f"problems  {count}" in answer.out, "The costs of" in answer.out + answer.err) == (1, True, False), answer
+@pytest.mark.parametrize("unit", ['"core"', "resources.units[0].name"])
+@pytest.mark.parametrize("function", ["describe", "build"])
+def test_sound_costs_are_not_blamed_for_resources_that_cannot_be_had(function: str, unit: str, folder: Path) -> None:
+    source = text().replace('return Cost("core"', f"return Cost({unit}")
+    Path("toy.py").write_text(with_fault(source, function, "None"), "utf-8")
+    answer = flexmatch("check", "./toy.py", "--groups", "1")
+    assert (answer.code, "problems  1" in answer.out, "The costs of" in answer.out + answer.err) == (1, True, False), answer
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import FlexmatchError, Problem
+from ...errors import FlexmatchError, Problem, SpecError
 from ...ila import Ila
 from ...lang.binders import Leaf
 from ...lang.formats import Format
@@ -45,7 +45,7 @@ class _UnknownResources:
 
     def __getattr__(self, name: str) -> Any:
         self.is_asked = True
-        raise AttributeError(name)
+        raise SpecError("I104", f"the resources of the target, of which {name} is asked, cannot be had")
 
 
 def _cost_refusals(m: Mapping, target: Target | None, sizes: MappingOf[str, Any], attributes: MappingOf[str, Any]) -> dict[Problem, str]:
