@@ -181,6 +181,52 @@ def test_nothing_hopeless_is_in_a_cheapest_program() -> None:
     assert left_out > INSTANCES // 12
 
 
+def test_a_class_has_the_origins_that_it_renames_once_each_and_no_constant() -> None:
+    """Reshapes in a circle, as e-graphs have them; a constant that is reshaped is no tensor that a device could leave."""
+
+    def renamed(*operands: int) -> tuple[ENode, ...]:
+        return tuple(ENode("o_reshape", (c,), ((4, 16),), -1, frozenset()) for c in operands)
+
+    constant = ENode("Constant", (), (5,), -1, frozenset())
+    graph = EGraph(
+        {
+            0: EClass(TYPE, False, (ENode("Input", (), (), -1, frozenset()), *renamed(1))),
+            1: EClass(TYPE, False, renamed(0, 2, 3)),
+            2: EClass(TYPE, False, (ENode("o_relu", (0,), (), -1, frozenset()), *renamed(1, 0))),
+            3: EClass(TYPE, True, (constant,)),
+        },
+        {},
+    )
+    places = PlacementGraph(graph, lambda c, n: (1,), {})
+    assert [places.origins(c) for c in graph.classes] == [[0, 1, 2], [1, 0, 2], [2, 1, 0], [3]]
+
+
+@pytest.mark.parametrize("is_reader", [True, False])
+@pytest.mark.parametrize(("host_cost", "is_hopeless"), [(8, True), (9, False), (15, False)])
+def test_hopeless_offloads_cost_more_than_a_rival_and_two_moves(host_cost: int, is_reader: bool, is_hopeless: bool) -> None:
+    """Its least cost is 23 where a tensor stays, which costs 7 on its way: once as a bound, and once for the rival."""
+    offload, rival, other = (ENode(op, (c,), (), -1, frozenset()) for op, c in (("device1", 0), ("host1", 0), ("device2", 1)))
+    classes = {0: [ENode("Input", (), (), -1, frozenset())], 1: [offload, rival], 2: [other]}
+    key, moved = KEYS[0], frozenset[int]()
+    reader = Placement({0: key}, None, 1, {moved: 30, frozenset({0}): 23})
+    maker = Placement({}, key, 1, {moved: 30, frozenset({RESULT}): 23})
+
+    class Given:
+        def __init__(self) -> None:
+            self.devices = {"device1": ANY, "device2": ANY}
+
+        def __call__(self, c: int, node: ENode) -> tuple[int, ...]:
+            return (30,)
+
+        def placements(self) -> dict[int, Placement]:
+            return {id(offload): reader if is_reader else maker, id(other): maker if is_reader else reader}
+
+    graph = EGraph({c: EClass(TYPE, False, tuple(nodes)) for c, nodes in classes.items()}, {})
+    costs = {id(rival): host_cost, id(classes[0][0]): 0}
+    hopeless = dominated_by_host(graph, Given(), lambda c, n: (costs.get(id(n), 30),))
+    assert hopeless == ({id(offload)} if is_hopeless else set())
+
+
 def cheapest_tree(instance: Instance, c: int, free: frozenset[int], depth: int) -> float:
     """The cost of the cheapest tree of a class, by trying all."""
     if not depth:

@@ -96,9 +96,9 @@ def test_every_damage_costs_at_most_the_samples_behind_it(plan: Plan, tmp_path: 
             assert said == "" or "a line that this user's runs did not write" in said
 
 
-def refusal(path: Path, key: dict[str, Any]) -> str:
+def refusal(path: Path, key: dict[str, Any], offloads: list[str] | None = None) -> str:
     with pytest.raises(FlexmatchError) as caught:
-        Journal(path, key)
+        Journal(path, key, offloads)
     return str(caught.value)
 
 
@@ -166,7 +166,15 @@ def test_lines_that_no_run_wrote_are_refused(case: str, plan: Plan, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "change", ["none", "a number that is spelt in another way", "a sample beyond the last", "more samples than the run has"]
+    "change",
+    [
+        "none",
+        "a number that is spelt in another way",
+        "a sample beyond the last",
+        "more samples than the run has",
+        "empty batch",
+        "offload without statistics",
+    ],
 )
 def test_lines_of_a_log_are_those_that_a_run_of_its_samples_writes(change: str, tmp_path: Path) -> None:
     """Without a run: four samples of six, then lines that are sealed with the user's key."""
@@ -182,14 +190,39 @@ def test_lines_of_a_log_are_those_that_a_run_of_its_samples_writes(change: str, 
         lines += replace(batch, first=4).lines()
     elif change.startswith("more"):
         lines += [{**lines[0], "sample": 4 + n} for n in range(8)]
+    elif change.startswith("empty"):
+        lines += replace(batch, first=4, reference=scores.take(np.arange(0)), accelerated=scores.take(np.arange(0))).lines()
     path.write_bytes(spelt(header, *lines))
     if change == "none":
         found = Journal(path, key, [])
         assert [b.first for b in found.batches] == [0]
         found.close()
     else:
-        behind = 0 if change.startswith("a number") else 4
-        assert refusal(path, key).startswith(f"{path}: error[C106]: the log has lines that no run wrote, behind {behind} samples")
+        behind = 0 if change.startswith(("a number", "offload")) else 4
+        told = refusal(path, key, ["conv_0"] if change.startswith("offload") else [])
+        assert told.startswith(f"{path}: error[C106]: the log has lines that no run wrote, behind {behind} samples")
+
+
+def test_a_log_that_goes_on_several_times_is_one_log(tmp_path: Path) -> None:
+    """Each line is sealed with those before it, whichever process wrote them; a header says the whole key."""
+    scores, path, key = Scores(np.arange(2.0), np.ones(2)), tmp_path / "run.log", {"plan": "p", "samples": 6}
+    for first in (0, 2, 4):
+        log = Journal(path, key, [])
+        assert [b.first for b in log.batches] == list(range(0, first, 2))
+        log.append(FinishedBatch(first, scores, scores, {}, {}, 7))
+        log.close()
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(header + b"".join(lines[3:6] + lines[:3] + lines[6:]))  # two batches exchanged
+    assert "the log has a line that this user's runs did not write, behind 0 samples" in refusal(path, key, [])
+    path.write_bytes(header)
+    assert "the log belongs to another run: its batch is None, not 2" in refusal(path, {**key, "batch": 2})
+
+
+def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.txt").write_bytes(b"")
+    (tmp_path / "run.log").symlink_to(tmp_path / "elsewhere.txt")
+    assert f"{tmp_path / 'run.log'}: error[F100]: the log cannot be written: " in refusal(tmp_path / "run.log", KEY)
+    assert (tmp_path / "elsewhere.txt").read_bytes() == b""
 
 
 def with_checksums(*lines: Any) -> bytes:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+
+import pytest
 from in_process import saturated
 from programs import constant
 
 from rewrite_compiler.egraph.extraction.extract import extract
-from rewrite_compiler.egraph.graph.graph import ENode
-from rewrite_compiler.egraph.saturation.explanation import BirthRule, Explainer
+from rewrite_compiler.egraph.graph.graph import EClass, EGraph, ENode
+from rewrite_compiler.egraph.graph.schema import op_constructor
+from rewrite_compiler.egraph.saturation.explanation import BirthRule, Explainer, operand_classes
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.ops import OPS
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
 RULES = shipped_rules()
@@ -58,3 +63,14 @@ def test_all_results_of_an_operator() -> None:
     names = [RULES[b].name for b in births]
     assert names[0] == "rnn-cell-as-layer"
     assert "products-as-gate-sum" in names
+
+
+@pytest.mark.parametrize(("most", "count"), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 3)])
+def test_a_match_visits_so_many_e_nodes_and_no_more(most: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class of three sums has three matches of a sum, and a search from each class has the whole limit."""
+    sums = tuple(ENode(op_constructor(OPS["add"]).name, operands, (), -1, frozenset()) for operands in ((0, 1), (1, 0), (0, 0)))
+    leaves = {c: EClass(TensorType((2,)), False, (ENode("Input", (), (c,), -1, frozenset()),)) for c in (0, 1)}
+    graph = EGraph({**leaves, 2: EClass(TensorType((2,)), False, sums)}, {})
+    pattern = next(r for r in RULES if r.name == "commute-addition").left
+    monkeypatch.setattr(importlib.import_module("rewrite_compiler.egraph.saturation.explanation"), "MOST_NODES", most)
+    assert len([*operand_classes(graph, pattern)]) == count

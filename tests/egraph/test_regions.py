@@ -12,7 +12,7 @@ import pytest
 
 from rewrite_compiler.compile.matching.match import extract_match, saturate_program
 from rewrite_compiler.compile.matching.match import match as matched
-from rewrite_compiler.egraph.graph.graph import EGraph, ENode
+from rewrite_compiler.egraph.graph.graph import PROGRAM, EGraph, ENode
 from rewrite_compiler.egraph.regions.join import Representatives, _Joiner, layouts_of
 from rewrite_compiler.egraph.regions.recurrent_skeleton import _Steps
 from rewrite_compiler.egraph.regions.regions import FormKey, UseDefFacts, form_of, region_of, regions_of
@@ -206,3 +206,23 @@ def test_a_layout_that_is_there_is_one_of_its_own_shape() -> None:
         operand, layout = made_of(*shape)
         assert joiner.types[layout] == TensorType((12, 8))
         assert (layout == operand) is is_there
+
+
+def test_a_layout_that_is_there_was_made_by_the_inverse_move() -> None:
+    """A transposition of an image with equal extents keeps its shape whichever axes it exchanges."""
+    p = encoder(1)
+    joiner = _Joiner(p, Representatives(p, (), (), ()), EGraph({}, {}))
+    image = TensorType((2, 4, 4, 4))
+    last, _ = layouts_of(image)
+    for perm, is_there in ((last.inverse, True), (last.forward, False), ((0, 3, 2, 1), False)):
+        operand = joiner.new(TensorType(last.shape), False, [])
+        layout = joiner.layout(joiner.new(image, False, [ENode(last.op, (operand,), (perm,), 0, frozenset())]), last, "float32")
+        assert (layout == operand) is is_there
+        assert joiner.nodes[layout] == ({} if is_there else {ENode(last.op, (layout - 1,), (last.forward,), PROGRAM, frozenset()): None})
+
+
+def test_only_constants_of_a_joined_graph_are_fixed() -> None:
+    p = encoder(2)
+    graph = saturate_program(p, shipped_rules(), [find_target("vta").mappings["dense"]], DEFAULT).graph
+    for v, c in graph.values.items():
+        assert graph.classes[c].fixed is (v in p.constants)

@@ -280,6 +280,12 @@ REFUSED = [
     ({"parallel": {"row": ["c", "q"]}}, "Constraint parallel [c, q] names c: the problem has m n k"),
     ({"tiles": {"L3": {"k": 2}}}, "Constraint tiles names L3: the architecture has DRAM L2 row L1"),
     ({"utilisation": {"min": 2}}, "The min of utilisation must be from 0 to 1, not 2"),
+    ({"utilisation": {"max": 1.001}}, "The max of utilisation must be from 0 to 1, not 1.001"),
+    ({"utilisation": {"max": -0.001}}, "The max of utilisation must be from 0 to 1, not -0.001"),
+    ({"utilisation": {"max": True}}, "The max of utilisation must be from 0 to 1, not True"),
+    ({"one_dimension_an_axis": 1}, "one_dimension_an_axis must be true or false, not 1"),
+    ({"orders": {"L2": ["m", "m"]}}, 'Constraint orders of L2 must be a list of different names, not ["m", "m"]'),
+    ({"bypass": {"L2": ["d"]}}, "Constraint bypass ['d'] at L2 is not possible: the tensors are a b y"),
     ({"bypass": {"row": ["a"]}}, "Constraint bypass ['a'] at row is not possible: it is virtual and holds none"),
     ({"schema": "flexmatch.constraints/2"}, "The schema must be \"flexmatch.constraints/1\", not 'flexmatch.constraints/2'"),
     ({"bypass": {"DRAM": ["a"]}}, "Constraint bypass ['a'] at DRAM is not possible: the outermost memory holds every tensor"),
@@ -324,6 +330,12 @@ def test_constraints_that_name_what_is_not_there(document: Any, sentence: str) -
     with pytest.raises(InputError) as caught:
         constraints_from(document, GEMM, machine())
     assert (caught.value.problem.code, caught.value.problem.sentence) == ("F232", sentence)
+
+
+def test_shares_of_a_constraint_have_both_ends_and_any_level_below_the_first_may_pass_a_tensor_on() -> None:
+    found = constraints_from({"utilisation": {"min": 0, "max": 1}, "bypass": {"L1": ["a"], "L2": ["b"]}}, GEMM, machine())
+    assert (found.least_utilisation, found.most_utilisation) == (0.0, 1.0)
+    assert found.bypass == {"L1": ("a",), "L2": ("b",)}
 
 
 def test_constraints_that_no_mapping_satisfies_are_named_minimally() -> None:

@@ -137,6 +137,16 @@ ENTRIES: list[tuple[Entries, str]] = [
     ({"location": "weights.bin", "offset": "½"}, 'offset of the external data of Initializer "w" must be a number of bytes, not "½"'),
     ({"location": "weights.bin", "length": "1e3"}, 'length of the external data of Initializer "w" must be a number of bytes, not "1e3"'),
     ({"location": "weights.bin", "length": str(1 << 40)}, f'external data of Initializer "w" must have 96 bytes, not {1 << 40}'),
+    ({"location": "weights.bin", "length": "95"}, 'external data of Initializer "w" must have 96 bytes, not 95'),
+    ({"location": "weights.bin", "length": "97"}, 'external data of Initializer "w" must have 96 bytes, not 97'),
+    (
+        {"location": "weights.bin", "offset": "9" * 19},
+        f'bytes {"9" * 19} to {10**19 + 95} of Initializer "w" lie beyond the 96 bytes of "weights.bin"',
+    ),
+    (
+        {"location": "weights.bin", "offset": "0" * 20},
+        f'offset of the external data of Initializer "w" must be a number of bytes, not "{"0" * 20}"',
+    ),
     ({"location": "weights.bin", "offset": "1"}, 'bytes 1 to 97 of Initializer "w" lie beyond the 96 bytes of "weights.bin"'),
 ]
 

@@ -62,6 +62,28 @@ def test_one_and_three_axes() -> None:
         assert "conv" in {n.op for n in agrees(single("ConvTranspose", operands, strides=[2] * axes)).program.nodes}
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 1, 1), (1, 2, 1, 4), (1, 2, 4, 1)])
+@pytest.mark.parametrize("more", [{"strides": [2, 2]}, {"pads": [1, 1, 1, 1]}, {"strides": [3, 3], "output_padding": [1, 1]}])
+def test_an_image_of_one_row_or_column_is_transposed_too(shape: tuple[int, ...], more: dict[str, Any]) -> None:
+    assert "conv" in {n.op for n in agrees(single("ConvTranspose", [shape, numbers(2, 3, 3, 3)], **more)).program.nodes}
+
+
+def test_pads_that_leave_nothing_stay_with_the_host() -> None:
+    for pads, is_done in (((0, 0, 0, 2), True), ((0, 0, 0, 3), False)):
+        proto = single("ConvTranspose", [(1, 2, 4, 1), numbers(2, 3, 3, 3)], pads=pads)
+        assert ("conv" in {n.op for n in imported(proto).program.nodes}) == is_done
+
+
+def test_four_axes_are_more_than_a_tensor_has_room_for() -> None:
+    for axes, group, is_done in ((3, 1, True), (3, 2, False)):
+        proto = single("ConvTranspose", [(1, 2, *[2] * axes), numbers(2, 2, *[1] * axes)], group=group)
+        nodes = imported(proto).program
+        assert ("conv" in {n.op for n in nodes.nodes}) == is_done
+        assert is_done or [o.reason for o in nodes.opaque.values()] == [
+            "it has 3 axes, and to spread channels over them takes twice as many"
+        ]
+
+
 def test_a_bias_computed_at_run_time_is_added_to_the_image() -> None:
     agrees(single("ConvTranspose", [(1, 2, 4, 4), numbers(2, 3, 2, 2), (3,)], strides=[2, 2]))
 

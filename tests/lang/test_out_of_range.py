@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import assign, fold
+from rewrite_compiler.lang import Expr, as_real, assign, clz, fold
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.lang.out_of_range import OutOfRange
 from rewrite_compiler.readings.oracle.counterexample import with_example
@@ -35,3 +35,10 @@ def test_an_accumulator_wider_than_its_width_is_refused_and_whoever_evaluates_sa
 def test_other_refusals_stay_as_they_are() -> None:
     refusal = SpecError("I102", "another one", help="do this")
     assert with_example(refusal) is refusal
+
+
+@pytest.mark.parametrize("operand", [STATE[()] - 1, STATE[()] + 1, as_real(STATE[()]), Leaf((), (None, 7), False, "s")[()]])
+def test_leading_zeros_are_counted_in_a_word_that_holds_the_operand(operand: Expr) -> None:
+    assert clz(STATE[()], 8).interval == (0, 8)
+    with pytest.raises(SpecError, match=r"clz of 8 bits needs a value in 0…255, not "):
+        clz(operand, 8)
