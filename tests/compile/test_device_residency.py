@@ -38,6 +38,15 @@ def test_a_result_whose_sums_are_cut_or_an_operand_of_parts_does_not_stay() -> N
         assert role(device, cut, "x") == (SCRATCH if d in axes.of["x"] else IN)
 
 
+def test_a_tensor_that_only_renames_another_is_that_one() -> None:
+    axes = SimpleNamespace(of={"x": ("m", "k"), "y": ("m", "n")}, results=("y",))
+    sizes = {"m": 2, "n": 3, "k": 4}
+    o: Any = SimpleNamespace(mapping=SimpleNamespace(axes=axes), tiling=SimpleNamespace(tile=sizes, sizes=sizes))
+    device: Any = SimpleNamespace(p=SimpleNamespace(constants={}), alias_of={5: 4})
+    pieces = [_Device.piece(device, o, Room("large", 8, name, form=(2,)), {"x": 5, "y": 6}, {"x": 32}) for name in ("x", "y")]
+    assert [(p.value, p.form, p.size, p.role, p.link_bytes) for p in pieces] == [(4, (2,), 8, IN, 32), (6, (2,), 8, OUT, 0)]
+
+
 def test_a_room_is_no_larger_than_its_memory() -> None:
     o = compile_model(find_application("digits_mlp").model, ["flexasr"]).offloads[0]
     device: Any = SimpleNamespace(resources=SimpleNamespace(memories=[SimpleNamespace(name="large", elements=64)]))

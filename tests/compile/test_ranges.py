@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ import pytest
 from command import flexmatch, perceptron, samples
 
 from rewrite_compiler.compile import compile_model, read_plan
-from rewrite_compiler.compile.formats.calibrate import _sampled_values
+from rewrite_compiler.compile.formats.calibrate import _sampled_values, observed
 from rewrite_compiler.compile.formats.range_methods import KEPT_VALUES, magnitude, method_of
 from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.ir.program import Builder
+from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.lang.formats import Fixed, Format
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 
@@ -104,3 +108,27 @@ def test_a_plan_says_how_every_tensor_was_calibrated(tmp_path: Path, monkeypatch
 def test_of_a_tensor_evenly_spaced_values_are_kept(count: int, parts: int, step: int) -> None:
     x = np.arange(count, dtype=np.float32)
     assert np.array_equal(_sampled_values(x.reshape(2, -1), parts), x[::step])
+
+
+@pytest.mark.parametrize(
+    ("live_bytes", "sizes"), [(0, [8, 2]), (12, [8, 2]), (13, [7, 3]), (30, [3, 3, 3, 1]), (100, [1] * 10), (900, [1] * 10)]
+)
+def test_as_many_samples_are_observed_at_once_as_fit_into_the_bytes(
+    live_bytes: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def ran(values: dict[int, Any]) -> dict[int, Any]:
+        seen.append(values[x])
+        return {}
+
+    b = Builder("net")
+    x = b.input("x", TensorType((1, 2)))
+    p = b.finish(b.apply("relu", [x]))
+    monkeypatch.setattr(importlib.import_module("rewrite_compiler.compile.formats.calibrate"), "MOST_BYTES", 100)
+    data = np.arange(10 * 2, dtype=np.float32).reshape(10, 1, 2)
+    run: Any = SimpleNamespace(lowered=p, live_bytes=live_bytes, requested=[], run=ran)
+    plan: Any = SimpleNamespace(offloads=[])
+    observed(plan, {"x": data}, run, batch=8)
+    assert [len(values) for values in seen] == sizes
+    assert np.concatenate(seen).tolist() == data.tolist()

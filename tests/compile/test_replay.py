@@ -12,6 +12,8 @@ from onnx import helper, numpy_helper
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.explanation.derivation_check import _Check, check_derivation, subprogram_of
 from rewrite_compiler.compile.matching.match import match
+from rewrite_compiler.ir.program import Builder
+from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
@@ -48,3 +50,17 @@ def test_an_e_node_in_the_wrong_class_is_found(plan: Plan) -> None:
     number, relu = next((c, n) for c, found in graph.classes.items() for n in found.nodes if n.op == "o_relu")
     wrong = replace(graph.classes[number], nodes=tuple(replace(n, op="o_neg") if n is relu else n for n in graph.classes[number].nodes))
     assert _Check(p, replace(graph, classes={**graph.classes, number: wrong}), offload.mapping).result()[2] > 1e-3
+
+
+def test_a_subprogram_has_the_nodes_between_its_own_and_no_others() -> None:
+    b = Builder("chain")
+    values = [b.input("x", TensorType((2, 3)))]
+    for n, op in enumerate(("relu", "tanh", "neg", "exp", "sigmoid")):
+        values += b.apply(op, [values[-1]], origins=(n,))
+    side = b.apply("abs", [values[2]], origins=(7,))
+    (total,) = b.apply("add", [values[-1], *side], origins=(8,))
+    p = b.finish([total])
+    for origins, nodes in (({1, 3}, "tanh neg exp"), ({2}, "neg"), ({1, 8}, "tanh neg exp sigmoid abs add"), ({0, 7}, "relu tanh abs")):
+        part = subprogram_of(p, frozenset(origins))
+        assert [n.op for n in part.nodes] == nodes.split()
+        assert part.inputs == (part.nodes[0].inputs[0],)

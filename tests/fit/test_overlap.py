@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import onnx
 import pytest
@@ -15,7 +17,7 @@ from rewrite_compiler.compile import Options, compile_model, to_json
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.fit.cost import price_with_overlap
 from rewrite_compiler.fit.mapping.calls import Tiling
-from rewrite_compiler.fit.overlap import call_commands, overlap
+from rewrite_compiler.fit.overlap import call_commands, memories_of, overlap
 from rewrite_compiler.report.page.html import page
 from rewrite_compiler.study.designs.advise import advice_document, advise
 from rewrite_compiler.study.designs.diff import plan_totals
@@ -86,6 +88,25 @@ def test_double_buffers_hide_what_is_shorter(work: int, tmp_path: Path) -> None:
     assert [lane.resource for lane in found.lanes] == ["links", "dot"]
     waits = {lane.resource: lane.waits for lane in found.lanes}
     assert waits["links"] if compute > transfers else waits["dot"]
+
+
+def test_a_tensor_is_brought_to_the_memory_of_its_levels_that_a_link_joins_to_the_host() -> None:
+    """Each once: the first that its levels name, of those that the host reaches before others; parts of a tile count, not the layer."""
+    asked = []
+
+    def accesses(sizes: dict[str, int], attributes: dict[str, Any]) -> Any:
+        asked.append((sizes, attributes))
+        return {"registers": {"x": (4, 4), "y": (1, 1)}, "buffer": {"x": (8, 8), "w": (8, 8)}, "table": {"w": (1, 1), "b": (1, 1)}}
+
+    def places(*links: tuple[str, str], levels: Any = accesses) -> dict[str, str]:
+        resources: Any = SimpleNamespace(links=[SimpleNamespace(source=a, sink=b) for a, b in links])
+        return memories_of(SimpleNamespace(accesses=levels), tiles(3), {"axis": 1}, resources)  # type: ignore[arg-type]
+
+    assert places() == {"x": "registers", "y": "registers", "w": "buffer", "b": "table"}
+    assert places(("host", "buffer"), ("buffer", "registers")) == {"x": "buffer", "w": "buffer", "y": "registers", "b": "table"}
+    assert places(("table", "host")) == {"w": "table", "b": "table", "x": "registers", "y": "registers"}
+    assert places(levels=lambda *_: None) == {}
+    assert asked == [({"t": 1, "k": 64, "n": 16}, {"axis": 1})] * 3
 
 
 def test_a_single_call_has_nothing_to_overlap_with(tmp_path: Path) -> None:

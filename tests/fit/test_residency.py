@@ -17,6 +17,7 @@ from rewrite_compiler.fit.residency import (
     Call,
     Piece,
     ResidencyProblem,
+    Role,
     assign_addresses,
     bytes_saved_by,
     fits,
@@ -80,6 +81,24 @@ def test_tensors_that_lie_somewhere_at_once_lie_apart() -> None:
             for (a, p), (b, r) in itertools.combinations([*mine, *across], 2):
                 assert p.memory != r.memory or a + p.size <= b or b + r.size <= a, seed
             assert all(a + p.size <= q.capacities[p.memory] for a, p in mine)
+
+
+def test_a_tensor_lies_beyond_all_that_lie_there_at_some_time_of_its_life() -> None:
+    """A large tensor lives before two small ones in its place, one of which begins later and ends earlier; the last one meets all three."""
+
+    def piece(value: int, size: int, role: Role) -> Piece:
+        return Piece(f"x{value}", "large", size, role, 9, value)
+
+    calls = [Call(())] * 6
+    for value, size, first, last in ((0, 8, 0, 2), (1, 2, 3, 5), (2, 2, 3, 5), (3, 2, 2, 3)):
+        for at, role in ((first, OUT), (last, IN)):
+            calls[at] = Call((*calls[at].pieces, piece(value, size, role)))
+    q = ResidencyProblem(tuple(calls), {"large": 10})
+    found, _ = gaps_of(q)
+    addresses = assign_addresses(q, found)
+    assert addresses is not None
+    assert {q.piece(at).value: place for at, place in addresses.items()} == {0: 0, 1: 0, 2: 2, 3: 8}
+    assert assign_addresses(ResidencyProblem(tuple(calls), {"large": 9}), found) is None
 
 
 def test_what_does_not_fit_gets_no_addresses() -> None:
