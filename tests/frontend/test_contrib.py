@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_models import agrees, imported, refusal, single
+from onnx import helper
+from onnx_models import agrees, imported, info, model, refusal, single
 
 from rewrite_compiler.frontend.importer.declared_types import CONTRIB
+from rewrite_compiler.ir.types import TensorType
 
 X = ("uint8", (1, 4, 6, 6))
 SCALE, ZERO = np.asarray(0.1, np.float32), np.asarray(3, np.uint8)
@@ -70,6 +72,23 @@ def test_operators_of_opset_23_are_their_parts(op: str, operands: list[Any], cou
     nodes = agrees(single(op, operands, opset=23)).program.nodes
     assert len(nodes) == count
     assert "opaque" not in {n.op for n in nodes}
+
+
+ROWS, HEADS = (1, 3, 8), (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("operands", "ranks"),
+    [([HEADS, ROWS, ROWS], "4, 3, 3"), ([ROWS, HEADS, HEADS], "3, 4, 4"), ([ROWS, ROWS, HEADS], "3, 3, 4"), ([(3, 8)] * 3, "2, 2, 2")],
+)
+@pytest.mark.parametrize("heads", [{}, {"q_num_heads": 2, "kv_num_heads": 2}])
+def test_queries_keys_and_values_of_several_ranks_are_refused(operands: list[Any], ranks: str, heads: dict[str, int]) -> None:
+    y = info("y0", TensorType((1, 3, 8)))
+    node = helper.make_node("Attention", ["x0", "x1", "x2"], ["y0"], name="attention", **heads)
+    proto = model([node], {f"x{n}": TensorType(shape) for n, shape in enumerate(operands)}, [y], opset=23)
+    assert refusal(proto).split("\n")[0] == (
+        f'app.onnx:node "attention": error[F131]: Queries, keys and values of Attention must all have rank 3 or all rank 4, not {ranks}'
+    )
 
 
 @pytest.mark.parametrize(("op", "operands", "attributes"), CASES, ids=[f"{c[0]} {n}" for n, c in enumerate(CASES)])

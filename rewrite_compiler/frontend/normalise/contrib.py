@@ -172,9 +172,11 @@ def _attention(site: Site) -> list[Value]:
     if any(site.has(n) for n in range(4, len(site.inputs))) or any(site.outputs[1:]):
         raise Unsupported("it has a past")
     _check_attributes(site, ("q_num_heads", "kv_num_heads", "scale"))
-    operands = [site.value(n) for n in range(3)]
+    operands, ranks = [site.value(n) for n in range(3)], [site.rank(n) for n in range(3)]
+    if ranks not in ([3] * 3, [4] * 3):
+        raise ShapeError(f"Queries, keys and values of Attention must all have rank 3 or all rank 4, not {', '.join(map(str, ranks))}")
     counts = [int(site.get(f"{who}_num_heads", 0)) for who in ("q", "kv", "kv")]
-    is_flat = site.rank(0) == 3
+    is_flat = ranks[0] == 3
     q, k, v = (_heads(site, x, n) for x, n in zip(operands, counts, strict=True)) if is_flat else operands
     if len({site.type(x).shape[1] for x in (q, k, v)}) != 1:
         raise Unsupported("several heads share keys and values")
