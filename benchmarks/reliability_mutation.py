@@ -6,8 +6,9 @@ elsewhere leave as it is: later commits draw the same, but for what was edited. 
 function's cases, on a copy of the engine that tells which of them runs a drawn place, and what each takes (`--reach FOLDER` keeps it;
 processes that tests start count too). Then the tests are collected once, and for each change a copy of that process takes the changed
 code and asks those that run the place, the quickest first, until one fails or they have used `--seconds`; tests of the package's own
-folder count as four times as quick. What is run when a module is imported, and what changes which variables an inner function shares, is
-asked in a fresh process. A test that fails without the change does not count. Finished changes are in the log, from which the next call
+folder count as four times as quick. Where none fails, those of files that name the module and of which nothing was measured are asked.
+What is run when a module is imported, and what changes which variables an inner function shares, is asked in a fresh process.
+A test that fails without the change does not count. Finished changes are in the log, from which the next call
 goes on. A change that survives is printed with its line: it is either the same program, or a test is missing, or one that is slower would
 notice; `--again` asks those once more, with `--tests` by these files alone. `--reasons FILE` (JSON: "PART NAME", as printed, → a
 sentence) says which are known to be the same program, and why; the record has both, and the share of the others beside that of all.
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +47,7 @@ from changed_code import (
     write_text,
 )
 from record import ROOT, Row, commit, finish, options
+from sampled_tests import function_of
 from warm_tests import NOTICED, Client, in_fresh_process, measure, restore
 
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
@@ -52,6 +55,7 @@ sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 from campaign_log import CampaignLog, Chunk  # noqa: E402
 
 WANTED = 92.0
+NO_TEST = "run by no test"
 OWN = 4  # a test of the package's own folder may take so many times as long as another
 # imported before the tests of all changes start as copies of this process
 AHEAD = ("numpy", "onnx.helper", "onnx.checker", "z3", "lark", "llvmlite.binding", "highspy", "rich.console", "pytest", "hypothesis")
@@ -123,6 +127,19 @@ def asked(place: Place, have: Known, seconds: float) -> list[str]:
     return names
 
 
+def not_measured(place: Place, have: Known, names: list[str]) -> list[str]:
+    """Return the tests of files that name a place's module and of which the first run measured none, a case of each function first."""
+    measured = {t.partition("::")[0] for t in have.seconds}
+    files = {name.partition("::")[0] for name in names} - measured
+    module = place.file.removesuffix(".py").replace("/", ".")
+    naming = {f for f in files if f.startswith(PARTS[place.part][1]) and module in (ROOT / f).read_text("utf-8")}
+    cases, order = Counter[str](), dict[str, int]()
+    for name in names:
+        order[name] = cases[function_of(name)]
+        cases[function_of(name)] += 1
+    return sorted((t for t in names if t.partition("::")[0] in naming and t not in have.wrong), key=order.__getitem__)
+
+
 @dataclass
 class Court:
     """What judges changes: the copy of the engine, the process that has collected the tests, and what is known of them."""
@@ -148,13 +165,21 @@ class Court:
         return outcome, line_of(place)
 
     def _warm(self, place: Place) -> str:
-        while tests := asked(place, self.have, self.seconds):
+        """Return what tests say that run a place, then those of which that is not known."""
+        outcome = self._said(place, lambda: asked(place, self.have, self.seconds))
+        if outcome not in NOTICED and self.client.names:
+            further = self._said(place, lambda: not_measured(place, self.have, self.client.names))
+            outcome = outcome if further == NO_TEST else further
+        return outcome
+
+    def _said(self, place: Place, choose: Callable[[], list[str]]) -> str:
+        while tests := choose():
             answer = self.client.answer(place, tests, self.seconds)
             self.spent += answer["seconds"]
             failed = answer["failed"]
             if not failed or self._is_right(failed, place):
                 return str(answer["outcome"])
-        return "run by no test"
+        return NO_TEST
 
     def _is_right(self, test: str, place: Place) -> bool:
         """Tell whether a test that failed passes without a change; one that does not is not asked again."""

@@ -124,10 +124,12 @@ class Server:
         self.folder, self.line = folder, line
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Answer until the other side closes."""
+        """Write the ids of all tests, then answer until the other side closes."""
         self.items = {i.nodeid: i for i in session.items}
         self._index_functions()
         with self.line.makefile("rw", encoding="utf-8") as file:
+            file.write(json.dumps([*self.items]) + "\n")
+            file.flush()
             for request in file:
                 answer = self._answer(**json.loads(request))
                 file.write(json.dumps(answer) + "\n")
@@ -212,15 +214,24 @@ class Client:
         other.close()
         self.socket, self.file = mine, mine.makefile("rw", encoding="utf-8")
 
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The ids of all tests that were collected."""
+        return list(self._line())
+
     def answer(self, place: Place | None, tests: list[str], seconds: float) -> dict[str, Any]:
         """Return what tests say of a change, or of none."""
+        assert self.names  # the first line
         fields = None if place is None else [place.part, place.file, place.number]
         self.file.write(json.dumps({"place": fields, "tests": tests, "seconds": seconds}) + "\n")
         self.file.flush()
+        return dict(self._line())
+
+    def _line(self) -> Any:
         line = self.file.readline()
         if not line:
             raise SystemExit("the process that has collected the tests ended")
-        return dict(json.loads(line))
+        return json.loads(line)
 
     def close(self) -> None:
         """End the server."""

@@ -77,6 +77,8 @@ m.restore = lambda folder, file: None
 m.in_fresh_process = lambda *_: "noticed"
 
 class Warm:
+    names = []
+
     def answer(self, place, tests, seconds):
         return {"outcome": "survived", "failed": "", "seconds": 0.1}
 
@@ -95,3 +97,37 @@ def test_a_change_of_the_variables_that_an_inner_function_shares_is_asked_in_a_f
         (folder / "rewrite_compiler" / "errors.py").write_text(SHARED, "utf-8")
     answer = subprocess.run([sys.executable, "-c", JUDGE, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout == "['noticed', 'survived']\n"
+
+
+UNMEASURED = """
+import sys
+sys.path.insert(0, "benchmarks")
+from pathlib import Path
+import changed_code, reliability_mutation as m
+m.ROOT = folder = Path(sys.argv[1])
+asked = []
+
+class Warm:
+    names = [f"tests/lang/test_{file}.py::{test}" for file in "abc" for test in ("one[1]", "one[2]", "wrong", "two")]
+
+    def answer(self, place, tests, seconds):
+        asked.append(tests)
+        failed = [t for t in tests if place and t.endswith("two")] or [t for t in tests if "wrong" in t]
+        return {"outcome": "noticed" if failed else "survived", "failed": failed[0] if failed else "", "seconds": 0.1}
+
+place = m.Place("lang", "rewrite_compiler/lang/expr.py", 0)
+have = m.Known({place.key: {"tests/lang/test_a.py::one[1]"}}, {"tests/lang/test_a.py::one[1]": 0.1})
+court = m.Court(folder, Warm(), have, 1.0, [])
+court._is_right = lambda test, place: "two" in test or have.wrong.add(test)
+print(court._warm(place), [[t.removeprefix("tests/lang/test_") for t in tests] for tests in asked])
+"""
+
+
+def test_tests_that_name_the_module_and_were_not_measured_are_asked_before_a_change_survives(tmp_path: Path) -> None:
+    """A file was measured, one names the module and one does not; of each function a case comes before the next."""
+    (tmp_path / "tests" / "lang").mkdir(parents=True)
+    for file, module in (("a", "expr"), ("b", "expr"), ("c", "step")):
+        (tmp_path / "tests" / "lang" / f"test_{file}.py").write_text(f"import rewrite_compiler.lang.{module}\n", "utf-8")
+    answer = subprocess.run([sys.executable, "-c", UNMEASURED, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True)
+    further = "'b.py::one[1]', 'b.py::wrong', 'b.py::two', 'b.py::one[2]'"
+    assert answer.stdout == f"noticed [['a.py::one[1]'], [{further}]]\n"
