@@ -12,6 +12,7 @@ from ...ops.op import AttributeValue
 
 ClassId = int
 FEW = 8  # parts
+NOWHERE = frozenset[int]()  # the source nodes of an e-node that stands for no work
 PROGRAM = -1  # birth of e-nodes that the program brought
 
 
@@ -107,4 +108,5 @@ def from_json(document: Mapping[str, Any]) -> EGraph:
 
 def _node_from_json(row: list[Any]) -> ENode:
     op, children, attributes, birth, origins = row
-    return ENode(op, tuple(children), tuple(tuple(a) if isinstance(a, list) else a for a in attributes), birth, frozenset(origins))
+    values = tuple([tuple(a) if isinstance(a, list) else a for a in attributes])
+    return ENode(op, tuple(children), values, birth, frozenset(origins) if origins else NOWHERE)

@@ -22,7 +22,7 @@ class StopReason(StrEnum):
     """The limit of rounds was reached."""
 
     SECONDS = "seconds"
-    """The limit of wall-clock time ended the child process."""
+    """The limit of processor time ended the child process, so that the same command gives the same plan beside other work."""
 
     MEMORY = "memory"
     """The child process ran out of its address space."""

@@ -7,22 +7,28 @@ from typing import Any
 
 from ...ir.types import TensorType
 from ...ops.op import FLOAT, INT, INTS
-from .graph import PROGRAM, ClassId, EClass, EGraph, ENode
+from .graph import NOWHERE, PROGRAM, ClassId, EClass, EGraph, ENode
 from .schema import Constructor
 
 LEAVES = ("Input", "Constant")
 
 
 class Reader:
-    """A snapshot of the tables of an e-graph."""
+    """A snapshot of the tables of an e-graph, taken by `refresh`; lists and sets, which never change, are kept between snapshots."""
 
     def __init__(self, egglog: Any, constructors: Iterable[Constructor]) -> None:
         self.egglog = egglog
         self.constructors = tuple(constructors)
-        self.functions = egglog.freeze().functions
+        self.functions: dict[str, Any] = {}
         self.numbers: dict[Any, ClassId] = {}
         self.lists: dict[Any, tuple[int, ...]] = {}
-        self.sets: dict[Any, frozenset[int]] = {None: frozenset()}
+        self.sets: dict[Any, frozenset[int]] = {None: NOWHERE}
+
+    def refresh(self) -> Reader:
+        """Take a snapshot of the present tables; return this reader."""
+        self.functions = self.egglog.freeze().functions
+        self.numbers = {}
+        return self
 
     def number(self, value: Any) -> ClassId:
         """Return the number of a class; classes are numbered by first occurrence."""
@@ -34,9 +40,14 @@ class Reader:
 
     def ints(self, value: Any) -> tuple[int, ...]:
         """Return the elements of an egglog vector of integers, cached."""
-        if value not in self.lists:
-            self.lists[value] = tuple(self.egglog.value_to_i64(v) for v in self.egglog.value_to_vec(value))
-        return self.lists[value]
+        elements = self.lists.get(value)
+        if elements is None:
+            elements = self.lists[value] = tuple(map(self.egglog.value_to_i64, self.egglog.value_to_vec(value)))
+        return elements
+
+    def integer(self, value: Any) -> int:
+        """Return an egglog integer."""
+        return int(self.egglog.value_to_i64(value))
 
     def attribute(self, value: Any, kind: str) -> Any:
         """Return an attribute value of a kind; floats are read back from their text."""
@@ -91,14 +102,16 @@ class Reader:
 
     def applications(self, constructor: Constructor) -> Iterable[tuple[ClassId, ENode]]:
         """Yield the e-nodes of one constructor."""
-        births, origins = self.table(f"b_{constructor.name}"), self.table("whole" if constructor.results > 1 else f"f_{constructor.name}")
-        for r in self.rows(constructor.name):
-            key = tuple(r.inputs)
-            children = tuple(self.number(v) for v in key[: constructor.operands])
-            attributes = tuple(self.attribute(v, k) for v, k in zip(key[constructor.operands :], constructor.attributes, strict=True))
-            birth = self.egglog.value_to_i64(births[key]) if key in births else PROGRAM
-            source = (r.output,) if constructor.results > 1 else key
-            yield self.number(r.output), ENode(constructor.name, children, attributes, birth, self.source_nodes(origins.get(source)))
+        name, operands, kinds, is_tuple = constructor.name, constructor.operands, constructor.attributes, constructor.results > 1
+        births, origins = self.table(f"b_{name}"), self.table("whole" if is_tuple else f"f_{name}")
+        number, attribute, sources = self.number, self.attribute, self.source_nodes
+        for r in self.rows(name):
+            key, value = tuple(r.inputs), r.output
+            children = tuple([number(v) for v in key[:operands]])
+            attributes = tuple([attribute(v, k) for v, k in zip(key[operands:], kinds, strict=True)])
+            birth = self.integer(births[key]) if key in births else PROGRAM
+            origin = sources(origins.get((value,) if is_tuple else key)) if origins else NOWHERE
+            yield number(value), ENode(name, children, attributes, birth, origin)
 
     def source_nodes(self, value: Any) -> frozenset[int]:
         """Return the elements of an egglog set of source nodes, cached."""

@@ -87,7 +87,7 @@ class Loader:
             if isinstance(item, str):
                 commands.append(item)
             else:
-                tables.setdefault(str(item[0]), []).append("\t".join(str(self._cell(c)) for c in item[1:]))
+                tables.setdefault(str(item[0]), []).append("\t".join([str(self._cell(c)) for c in item[1:]]))
         self.run(*self._new_lists())
         with ExitStack() as files:
             self.run(*(f'(input L_{name} "{files.enter_context(_file(rows))}")' for name, rows in tables.items()))

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from ...ir.program import Program
-from ..graph.graph import PROGRAM, ClassId, EClass, EGraph, ENode, Sources
+from ..graph.graph import NOWHERE, PROGRAM, ClassId, EClass, EGraph, ENode, Sources
 from .join import Form, Representatives
 from .recurrent_skeleton import Skeleton
 from .regions import Region
@@ -44,7 +44,7 @@ class StepJoiner:
         self.orders: dict[int, list[tuple[ClassId, ENode]]] = {}
         for c, e_class in graph.classes.items():
             for n in e_class.nodes:
-                self.add_node(c, replace(n, origins=Sources.of(n.origins, layered.sources)))
+                self.add_node(c, replace(n, origins=Sources.of(n.origins, layered.sources)) if n.origins else n)
 
     def add_node(self, c: ClassId, n: ENode) -> None:
         """Add an e-node to a class; one that the rules made in a step replaces an equal one of the program."""
@@ -68,7 +68,7 @@ class StepJoiner:
                 existing = self.place.get((n.op, children, n.attributes))
                 place[c] = self.new_class(c) if existing is None else existing
             if n.op not in ("Input", "Constant"):
-                origins = frozenset(s for k in n.origins for s in sources[k])
+                origins = frozenset([s for k in n.origins for s in sources[k]]) if n.origins else NOWHERE
                 self.add_node(place[c], ENode(n.op, children, n.attributes, n.birth, origins))
         for form_value, region_value in zip(f.region.values, r.values, strict=True):
             self.values.setdefault(region_value, place[self.steps.values[f.values[form_value]]])

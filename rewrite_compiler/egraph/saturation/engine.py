@@ -59,12 +59,9 @@ class Engine:
         self.run(*texts)
         self.loader.load(loaded)
         self.run(FACTS)
-        self.next_number = 1 + max((self.egglog.value_to_i64(r.inputs[0]) for r in self.rows("at")), default=-1)
-
-    def rows(self, table: str) -> list[Any]:
-        """Return the rows of a table, none if it does not exist."""
-        functions = self.egglog.freeze().functions
-        return list(functions[table].rows) if table in functions else []
+        self.reader = Reader(self.egglog, self.constructors.values())
+        self.types = TypeAnalysis(self.constructors)
+        self.types.read(self.reader.refresh())
 
     def run_round(self, ruleset: str) -> bool:
         """Run one round of a ruleset, then type new classes; tell whether anything changed."""
@@ -85,10 +82,8 @@ class Engine:
 
     def type_new_classes(self) -> None:
         """Compute the facts of classes that rules have made."""
-        facts = TypeAnalysis(self.reader(), self.next_number)
-        self.loader.load(facts.rows())
+        self.loader.load(self.types.rows(self.reader.refresh()))
         self.run(FACTS)
-        self.next_number = facts.next_number
 
     @property
     def e_nodes(self) -> int:
@@ -96,10 +91,6 @@ class Engine:
         sizes = dict(self.run("(print-size)")[0].sizes)
         return sum(sizes.get(name, 0) for name in (*LEAVES, "Result", "Opaque", *self.constructors))
 
-    def reader(self) -> Reader:
-        """Return a reader of the present tables."""
-        return Reader(self.egglog, self.constructors.values())
-
     def snapshot(self) -> EGraph:
         """Return the e-graph as plain data, classes numbered by first occurrence."""
-        return self.reader().graph()
+        return self.reader.refresh().graph()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -43,6 +44,10 @@ CHILDREN: set[subprocess.Popen[str]] = set()  # running now; a signal handler ki
 READY: list[subprocess.Popen[str]] = []  # idle: started and waiting for a request
 
 NO_CACHE = DiskCache(None)
+
+STALL = 60  # times its limit of processor time: how long a child may take that gets no processor
+
+OUT_OF_TIME = getattr(signal, "SIGXCPU", 0)  # what ends a child at its limit of processor time
 
 OUT_OF_MEMORY = ("memory allocation", "MemoryError", "failed to map segment", "Cannot allocate memory")  # what egglog and Python say
 
@@ -245,13 +250,13 @@ def _end_unused() -> None:
 
 def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
     child = _next_child()
-    timed_out = threading.Event()
+    stalled = threading.Event()
 
     def expire() -> None:
-        timed_out.set()
+        stalled.set()
         child.kill()
 
-    timer = threading.Timer(min(limits.saturation_seconds, threading.TIMEOUT_MAX), expire)
+    timer = threading.Timer(min(STALL * limits.saturation_seconds, threading.TIMEOUT_MAX), expire)
     timer.start()
     try:
         out, err = child.communicate(json.dumps(request))
@@ -259,18 +264,19 @@ def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
         timer.cancel()
         child.kill()
         CHILDREN.discard(child)
-    return _parse_output(out, err, child.returncode, timed_out.is_set(), limits)
+    return _parse_output(out, err, child.returncode, stalled.is_set(), limits)
 
 
-def _parse_output(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
+def _parse_output(out: str, err: str, code: int, stalled: bool, limits: Limits) -> _Answer:
     """Return the answer in the last complete line of output, with the reason the child ended."""
     lines = [line for line in out.split("\n")[:-1] if line]
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
     if "graph" in last:
         return replace(_parse_answer(last), line=lines[-1])
     growth = tuple(last.get("growth", ()))
-    if timed_out:
-        return _Answer(None, last["rounds"], StopReason.SECONDS, f"the limit of {limits.saturation_seconds} s", growth)
+    if stalled or code == -OUT_OF_TIME:
+        limit = f"{STALL * limits.saturation_seconds} s by the clock" if stalled else f"{limits.saturation_seconds} s of processor time"
+        return _Answer(None, last["rounds"], StopReason.SECONDS, f"the limit of {limit}", growth)
     reason = StopReason.MEMORY if any(sign in err for sign in OUT_OF_MEMORY) else StopReason.CRASHED
     return _Answer(None, last["rounds"], reason, _cause_of_exit(err, code), growth)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import sys
 import time
@@ -32,20 +33,22 @@ def main() -> int:
     request = json.load(sys.stdin)
     if request.get("parent", os.getppid()) != os.getppid():  # it ended before it was asked for
         return 1
-    limit_memory(int(request["limits"]["saturation_bytes"]))
+    limit_resources(int(request["limits"]["saturation_bytes"]), int(request["limits"]["saturation_seconds"]))
     gc.disable()  # it ends with its answer, and nearly all it makes is kept until then
     Schedule(request).run()
     return 0
 
 
-def limit_memory(size: int) -> None:
-    """Limit the address space of this process to `size` bytes."""
+def limit_resources(size: int, seconds: int) -> None:
+    """Limit this process to `size` bytes of address space, and to so many more seconds of a processor, whatever else runs there."""
     try:
         import resource
     except ImportError:  # not on this system: the parent's wall clock remains
         return
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+    used = math.ceil(time.process_time())
+    for kind, most in ((resource.RLIMIT_AS, size), (resource.RLIMIT_CPU, used + seconds), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 class Schedule:
