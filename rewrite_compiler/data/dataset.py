@@ -399,15 +399,20 @@ def _checked_dataset(place: str, columns: Mapping[str, Column], extra: Mapping[s
     first, count = next(iter(counts.items()))
     for name, n in counts.items():
         if n != count:
-            raise InputError(
-                "C100", f"all arrays must have the same number of samples, not {count} for {first} and {n} for {name}", place=place
-            )
+            sentence = f"all arrays must have the same number of samples, not {count} for {first} and {n} for {name}"
+            raise InputError("C100", sentence, place=place, help=_sample_axis(name, arrays[name].shape, count))
     if count == 0:
         raise InputError("C100", "data must have at least one sample, not 0", place=place)
     labels, targets = extra.get("labels"), extra.get("targets")
     if labels is not None:
         labels = _classes(labels, place)
     return Dataset(columns, count, digest, place, labels, targets, tuple(_not_finite(arrays, place)))
+
+
+def _sample_axis(name: str, shape: Sequence[int], count: int) -> str:
+    """Return where an array has its samples, and where it would have the number of them that another one has."""
+    where = f"samples are the first axis, and {name} is [{', '.join(map(str, shape))}]"
+    return f"{where}: transpose it so that axis {list(shape).index(count)} is the first one" if count in shape else where
 
 
 def _classes(labels: Data, place: str) -> Data:

@@ -25,6 +25,7 @@ CLASSES, ROWS, COLUMNS, COUNT = 4, 5, 6, 30
 LOGITS = RANDOM.normal(size=(COUNT, 1, CLASSES, ROWS, COLUMNS))
 MAPS = RANDOM.integers(0, CLASSES, (COUNT, ROWS, COLUMNS))
 NUMBERS, TRUE = RANDOM.normal(size=(COUNT, 3)), RANDOM.normal(size=(COUNT, 3))
+TABLES = RANDOM.integers(0, 2, (COUNT, ROWS, COLUMNS)).astype(float)
 SHARES, GIVEN = RANDOM.random((COUNT, CLASSES)), RANDOM.integers(0, 2, (COUNT, CLASSES))
 
 
@@ -92,6 +93,14 @@ def test_several_labels_a_sample() -> None:
     assert value("multilabel-f1", SHARES, GIVEN) == pytest.approx(np.mean(shares))
 
 
+def test_axes_of_one_do_not_count_and_a_vector_is_in_the_order_of_the_output() -> None:
+    assert value("mae", NUMBERS[:, None, :, None], TRUE) == value("mae", NUMBERS, TRUE)
+    assert value("rmse", TABLES, TABLES.reshape(COUNT, -1)) == 0
+    assert value("multilabel-f1", SHARES[:, :, None, None], GIVEN) == value("multilabel-f1", SHARES, GIVEN)
+    assert value("top1", SHARES[:, :, None, None], GIVEN[:, 0]) == value("top1", SHARES, GIVEN[:, 0])
+    assert value("perplexity", LOGITS[:, :, :, 0], MAPS[:, 0, :4]) == value("perplexity", LOGITS[:, 0, :, 0], MAPS[:, 0, :4])
+
+
 CASES = [
     ("pixel-accuracy", LOGITS, MAPS),
     ("mean-iou", LOGITS, MAPS),
@@ -136,9 +145,27 @@ def test_an_output_of_one_class_a_sample_is_the_prediction() -> None:
         ("top1", SHARES, MAPS, "labels of this metric must be one class a sample, [samples], not [samples, 5, 6]\n"
          "  help: --metric pixel-accuracy and mean-iou score a class for each place, multilabel-f1 and auc several for each sample"),
         ("multilabel-f1", SHARES, GIVEN + 1, "labels must be 0 or 1 for each of the 4 outputs of a sample, [samples, 4], "
-         "not up to 2 in [samples, 4]"),
+         "not up to 2 in [samples, 4]\n  help: a class of several is one column of 0 and 1, the true one 1"),
+        ("multilabel-f1", TABLES, np.moveaxis(TABLES, 1, 2).astype(int), "labels must be 0 or 1 for each of the 30 outputs of a sample, "
+         "[samples, 5, 6], not up to 1 in [samples, 6, 5]\n"
+         "  help: transpose them to [samples, 5, 6]: the axes behind the samples are in another order"),
+        ("auc", SHARES, GIVEN[:, :2], "labels must be 0 or 1 for each of the 4 outputs of a sample, [samples, 4], "
+         "not up to 1 in [samples, 2]\n  help: --metric top1 scores one class a sample"),
+        ("auc", TABLES, GIVEN[:, 0], "outputs of this metric must be one score a class, [samples, classes], not [samples, 5, 6]\n"
+         "  help: --metric pixel-accuracy and mean-iou score a class for each place of an output"),
+        ("top1", TABLES, GIVEN[:, 0], "outputs of this metric must be one score a class, [samples, classes], not [samples, 5, 6]\n"
+         "  help: --metric pixel-accuracy and mean-iou score a class for each place of an output"),
+        ("top5", LOGITS, GIVEN[:, 0], "outputs of this metric must be one score a class, [samples, classes], not [samples, 1, 4, 5, 6]\n"
+         "  help: --metric pixel-accuracy and mean-iou score a class for each place of an output"),
+        ("perplexity", np.moveaxis(LOGITS[:, 0, :, 0], 1, 2), MAPS[:, 0, :4], "targets must be one token for each row of the logits "
+         "[samples, 6, 4], not int64[samples, 4]\n  help: the last axis of the logits counts the tokens, the first one the samples"),
+        ("r2", TABLES, np.moveaxis(TABLES, 1, 2), "true values must have the shape of the outputs [samples, 5, 6], not [samples, 6, 5]\n"
+         "  help: transpose them to [samples, 5, 6]: the axes behind the samples are in another order"),
+        ("rmse", TABLES, TABLES.reshape(COUNT, 3, 10), "true values must have the shape of the outputs [samples, 5, 6], "
+         "not [samples, 3, 10]\n  help: reshape them to [samples, 5, 6], if their values are in that order"),
         ("auc", SHARES, np.full(COUNT, 9), "labels must be below the 4 classes of the model, not 9"),
-        ("mae", NUMBERS, TRUE[:, 1:], "true values must have the shape of the outputs [samples, 3], not [samples, 2]"),
+        ("mae", NUMBERS, TRUE[:, 1:], "true values must have the shape of the outputs [samples, 3], not [samples, 2]\n"
+         "  help: give 3 true values for each sample"),
     ],
 )  # fmt: skip
 def test_truth_that_does_not_fit(name: str, outputs: Any, truth: Any, sentence: str) -> None:

@@ -222,10 +222,12 @@ def test_refusals_are_sentences(tmp_path: Path) -> None:
     assert refusal(lambda: value("top1", LOGITS, [0, 1, 2, 3])) == "error[C100]: labels must be below the 3 classes of the model, not 3"
     assert refusal(lambda: value("perplexity", np.zeros((1, 2, 3)), [[0, 3]])) == "error[C100]: targets must be tokens 0 to 2, not 0 to 3"
     assert refusal(lambda: value("perplexity", np.zeros((1, 2, 3)), [[0, 1, 2, 0]])) == (
-        "error[C100]: targets must be one token for each row of logits, not int64[1, 4]"
+        "error[C100]: targets must be one token for each row of the logits [samples, 2, 3], not int64[samples, 4]\n"
+        "  help: the last axis of the logits counts the tokens, the first one the samples"
     )
     assert refusal(lambda: value("mse", np.zeros((1, 2)), np.zeros((1, 3)))) == (
-        "error[C100]: true values must have the shape of the outputs [samples, 2], not [samples, 3]"
+        "error[C100]: true values must have the shape of the outputs [samples, 2], not [samples, 3]\n"
+        "  help: give 2 true values for each sample"
     )
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 1), np.float32))
     data = load_data(tmp_path / "d.npz", {"x": TensorType((1,))})

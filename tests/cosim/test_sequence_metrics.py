@@ -60,6 +60,8 @@ REFUSED = [
      "targets of sample 1 must have a token: an error rate is one for each true token"),
     ("token-error-rate", logits([[1], [2]]), [[1], [-2]],
      "targets of a sequence must be integers [samples, tokens], -1 behind the last token, not int64[samples, 1]"),
+    ("token-error-rate", logits([[1], [2]]), np.ones((2, 3, 4), int),
+     "targets of a sequence must be integers [samples, tokens], -1 behind the last token, not int64[samples, 3, 4]"),
     ("ctc-error-rate", [[1], [2]], [[1], [2]], "outputs of a CTC error rate must be logits of every step, not integers [samples, 1]"),
 ]  # fmt: skip
 

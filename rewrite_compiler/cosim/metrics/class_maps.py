@@ -6,6 +6,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...ir.program import Data
+from .sample_shapes import is_same_sample, order_help, sample_text, shape_text, without_unit_axes
 from .scores import Scores
 
 VOID = 255  # the class of places that are left out, as data sets of street scenes and of objects have it
@@ -67,18 +68,14 @@ def _maps(outputs: Data, labels: Data) -> tuple[Data, Data, int]:
 
 def _class_axis(outputs: Data, labels: Data) -> int | None:
     """Return the axis of the outputs that counts classes; None when outputs are classes themselves."""
-    label_shape = _without_unit_axes(labels.shape[1:])
-    if outputs.dtype.kind in "iu" and _without_unit_axes(outputs.shape[1:]) == label_shape:
+    label_shape = without_unit_axes(labels.shape[1:])
+    if outputs.dtype.kind in "iu" and without_unit_axes(outputs.shape[1:]) == label_shape:
         return None
-    candidates = [a for a in range(1, outputs.ndim) if _without_unit_axes(outputs.shape[1:a] + outputs.shape[a + 1 :]) == label_shape]
+    candidates = [a for a in range(1, outputs.ndim) if without_unit_axes(outputs.shape[1:a] + outputs.shape[a + 1 :]) == label_shape]
     axis = next((a for a in candidates if outputs.shape[a] > 1), next(iter(candidates), None))
     if axis is None or labels.ndim < 2:
-        shapes = [", ".join(map(str, ("samples", *x.shape[1:]))) for x in (outputs, labels)]
-        raise InputError(
-            "C100",
-            f"labels must be one class for each place of the output [{shapes[0]}], without its axis of classes, not [{shapes[1]}]",
-            help=_fitting_labels(outputs),
-        )
+        sentence = f"labels must be one class for each place of the output {shape_text(outputs)}, without its axis of classes"
+        raise InputError("C100", f"{sentence}, not {shape_text(labels)}", help=_fitting_labels(outputs))
     return axis
 
 
@@ -92,11 +89,7 @@ def _fitting_labels(outputs: Data) -> str:
             outputs.shape[1:axis] + outputs.shape[axis + 1 :],
             f"where axis {axis} has the classes, {outputs.shape[axis]} of them",
         )
-    return f"{condition}, give labels of shape [{', '.join(map(str, ('samples', *_without_unit_axes(shape))))}]"
-
-
-def _without_unit_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(n for n in shape if n != 1)
+    return f"{condition}, give labels of shape {sample_text(without_unit_axes(shape))}"
 
 
 # -- several labels for each sample
@@ -110,10 +103,12 @@ def indicators(outputs: Data, labels: Data) -> tuple[Data, Data]:
     """
     scores = outputs.reshape(len(outputs), -1).astype(np.float64)
     truth = labels.reshape(len(labels), -1)
-    if truth.shape != scores.shape or truth.max() > 1:
+    if not is_same_sample(outputs, labels) or truth.max() > 1:
+        expected = sample_text(without_unit_axes(outputs.shape[1:]) or (1,))
+        sentence = f"labels must be 0 or 1 for each of the {scores.shape[1]} outputs of a sample, {expected}"
+        help_ = order_help(outputs, labels) if truth.max() < 2 else "a class of several is one column of 0 and 1, the true one 1"
         raise InputError(
-            "C100", f"labels must be 0 or 1 for each of the {scores.shape[1]} outputs of a sample, [samples, {scores.shape[1]}], "
-            f"not up to {truth.max()} in [samples{''.join(f', {n}' for n in labels.shape[1:])}]",
+            "C100", f"{sentence}, not up to {truth.max()} in {shape_text(labels)}", help=help_ or "--metric top1 scores one class a sample"
         )  # fmt: skip
     return scores, truth
 

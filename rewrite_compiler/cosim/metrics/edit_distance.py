@@ -6,6 +6,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...ir.program import Data
+from .sample_shapes import shape_text, without_unit_axes
 from .scores import Scores
 
 ABSENT = -1  # behind the tokens of a true sequence that is shorter than others
@@ -39,7 +40,7 @@ def alignment_errors(outputs: Data, targets: Data, *, is_blank_last: bool) -> Sc
         InputError: C100, outputs are no sequences of logits, or targets no tokens of theirs.
     """
     if outputs.dtype.kind in "iu":
-        raise InputError("C100", f"outputs of a CTC error rate must be logits of every step, not integers {_shape_text(outputs)}")
+        raise InputError("C100", f"outputs of a CTC error rate must be logits of every step, not integers {shape_text(outputs)}")
     tokens = _tokens(outputs, targets)
     blank = outputs.shape[-1] - 1 if is_blank_last else 0
     return _scores([_collapsed(row, blank) for row in tokens], targets)
@@ -57,19 +58,16 @@ def _tokens(outputs: Data, targets: Data) -> Data:
         outputs = outputs.squeeze(1 + outputs.shape[1:].index(1))
     if outputs.ndim != expected_axes:
         kind = "tokens [samples, steps]" if expected_axes == 2 else "logits [samples, steps, tokens]"
-        raise InputError("C100", f"outputs of a sequence must be {kind}, not {_shape_text(outputs)}")
-    if targets.dtype.kind not in "iu" or targets.ndim < 2 or (targets.size and targets.min() < ABSENT):
-        text = f"{targets.dtype}{_shape_text(targets)}"
+        raise InputError("C100", f"outputs of a sequence must be {kind}, not {shape_text(outputs)}")
+    is_sequence = targets.ndim == 2 or (targets.ndim > 2 and len(without_unit_axes(targets.shape[1:])) < 2)
+    if targets.dtype.kind not in "iu" or not is_sequence or (targets.size and targets.min() < ABSENT):
+        text = f"{targets.dtype}{shape_text(targets)}"
         raise InputError("C100", f"targets of a sequence must be integers [samples, tokens], {ABSENT} behind the last token, not {text}")
     if expected_axes == 2:
         return outputs
     if targets.size and targets.max() >= outputs.shape[2]:
         raise InputError("C100", f"targets must be tokens 0 to {outputs.shape[2] - 1}, not {targets.max()}")
     return np.asarray(np.where(np.isnan(outputs).any(axis=2), outputs.shape[2], outputs.argmax(axis=2)))
-
-
-def _shape_text(x: Data) -> str:
-    return f"[samples{''.join(f', {n}' for n in x.shape[1:])}]"
 
 
 def _scores(sequences: list[Data], targets: Data) -> Scores:

@@ -22,6 +22,7 @@ from .custom_metric import custom_scores
 from .edit_distance import alignment_errors, sequence_errors
 from .paired_test import Interval, difference_of_proportions, exact_difference, mcnemar
 from .regression import absolute_error, flattened_pair, r_squared, squared_error, squared_error_with_moments, worst_if_nan
+from .sample_shapes import class_scores, shape_text, without_unit_axes
 from .scores import Scores
 from .separation import roc_area, separation
 
@@ -189,21 +190,20 @@ def _ranks(outputs: Data, labels: Data) -> Data:
     _check_one_class(labels)
     if is_class(outputs):
         return np.where(outputs.reshape(-1) == labels, 0, int(labels.max()) + 1)
-    logits = outputs.reshape(len(outputs), -1)
+    logits = class_scores(outputs)
     classes = logits.shape[1]
     if labels.max() >= classes:
         raise InputError("C100", f"labels must be below the {classes} classes of the model, not {labels.max()}")
     true_logits = logits[np.arange(len(labels)), labels][:, None]
     earlier = np.arange(classes) < labels[:, None]
     ranks = ((logits > true_logits) | ((logits == true_logits) & earlier)).sum(axis=1)
-    return np.where(np.isnan(logits.astype(np.float64)).any(axis=1), classes, ranks)
+    return np.asarray(np.where(np.isnan(logits.astype(np.float64)).any(axis=1), classes, ranks))
 
 
 def _check_one_class(labels: Data) -> None:
     if labels.ndim > 1:
-        shape_text = ", ".join(map(str, labels.shape[1:]))
         raise InputError(
-            "C100", f"labels of this metric must be one class a sample, [samples], not [samples, {shape_text}]",
+            "C100", f"labels of this metric must be one class a sample, [samples], not {shape_text(labels)}",
             help="--metric pixel-accuracy and mean-iou score a class for each place, multilabel-f1 and auc several for each sample",
         )  # fmt: skip
 
@@ -225,8 +225,11 @@ def _top(k: int) -> Callable[[Data, Data], Scores]:
 def _negative_log_likelihood(outputs: Data, targets: Data) -> Scores:
     """Sum over the positions of a sample of −ln softmax(logits)[target]; the weight is the number of positions."""
     samples, positions = len(outputs), targets.size // len(targets)
-    if targets.dtype.kind not in "iu" or outputs.size % (samples * positions):
-        raise InputError("C100", f"targets must be one token for each row of logits, not {targets.dtype}{list(targets.shape)}")
+    rows = without_unit_axes(targets.shape[1:])
+    vocabulary = outputs.size // (samples * positions)
+    if targets.dtype.kind not in "iu" or without_unit_axes(outputs.shape[1:]) != (*rows, *without_unit_axes((vocabulary,))):
+        sentence = f"targets must be one token for each row of the logits {shape_text(outputs)}, not {targets.dtype}{shape_text(targets)}"
+        raise InputError("C100", sentence, help="the last axis of the logits counts the tokens, the first one the samples")
     logits = outputs.reshape(samples, positions, -1)
     tokens = targets.reshape(samples, positions)
     if not 0 <= tokens.min() <= tokens.max() < logits.shape[2]:

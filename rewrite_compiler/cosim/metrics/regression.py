@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...errors import InputError
 from ...ir.program import Data
+from .sample_shapes import is_same_sample, order_help, shape_text
 from .scores import Scores
 
 
@@ -13,11 +16,12 @@ def flattened_pair(outputs: Data, truth: Data) -> tuple[Data, Data]:
     """Return outputs and true values as [samples, values].
 
     Raises:
-        InputError: C100, they have different numbers of values.
+        InputError: C100, they have different numbers of values, or in another order of axes.
     """
-    if outputs.shape != truth.shape and outputs.size != truth.size:
-        shapes = [f"[samples{''.join(f', {n}' for n in x.shape[1:])}]" for x in (outputs, truth)]
-        raise InputError("C100", f"true values must have the shape of the outputs {shapes[0]}, not {shapes[1]}")
+    if not is_same_sample(outputs, truth):
+        sentence = f"true values must have the shape of the outputs {shape_text(outputs)}, not {shape_text(truth)}"
+        count = math.prod(outputs.shape[1:])
+        raise InputError("C100", sentence, help=order_help(outputs, truth) or f"give {count} true values for each sample")
     return outputs.reshape(len(outputs), -1).astype(np.float64), truth.reshape(len(truth), -1).astype(np.float64)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ...errors import InputError
 from ...ir.program import Data
 from .class_maps import indicators
+from .sample_shapes import class_scores
 from .scores import Scores
 
 
@@ -26,7 +27,7 @@ def separation(outputs: Data, labels: Data) -> Scores:
 def _columns(outputs: Data, labels: Data) -> tuple[Data, Data]:
     if labels.ndim > 1:
         return indicators(outputs, labels)
-    scores = outputs.reshape(len(outputs), -1).astype(np.float64)
+    scores = class_scores(outputs).astype(np.float64)
     classes = max(2, scores.shape[1])
     if labels.max() >= classes:
         raise InputError("C100", f"labels must be below the {classes} classes of the model, not {labels.max()}")
