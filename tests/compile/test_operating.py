@@ -17,13 +17,14 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model, operating, plan_of_document, rescaling, to_json
 from rewrite_compiler.compile.formats.calibrate import float_run, observed
 from rewrite_compiler.compile.operating import relative_errors
-from rewrite_compiler.compile.rescaling import Scaling, law_of, scalings, tensor_exponents
+from rewrite_compiler.compile.rescaling import Scaling, _is_about_ranks, law_of, scalings, tensor_exponents
 from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.data import samples_for
 from rewrite_compiler.errors import UsageError
-from rewrite_compiler.ops.static import HasType
+from rewrite_compiler.ops.static import HasType, TermIsTrue
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import Theorem
+from rewrite_compiler.rewrite.ruleset import shipped_rules
 from rewrite_compiler.target import find_target
 
 FEATURES = 32
@@ -249,3 +250,12 @@ def test_the_search_of_exponents_ends_where_errors_only_rise(
     errors = rescaling._outward_errors(nothing, nothing, nothing, {})
     assert min(errors, key=lambda k: errors[k]) == least
     assert len(errors) == tried
+
+
+def test_a_law_on_scaled_operands_asks_for_ranks_only() -> None:
+    """Extents, attributes and what compares them with ranks are the device's business."""
+    rules = {r.name: [_is_about_ranks(c) for c in r.where if isinstance(c, TermIsTrue)] for r in shipped_rules()}
+    assert rules["conv2d-as-dense-of-windows"] == [True, False]  # rank 4, and extents that are positive
+    assert rules["halves-of-heads"][:4] == [True, True, False, False]
+    assert rules["softmax-past-reshape"][0] is False  # an axis that is the last one
+    assert sum(map(any, rules.values())) > 5

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from rewrite_compiler.apps import App, find_application
 from rewrite_compiler.compile import compile_model, to_json
+from rewrite_compiler.egraph.graph.outcome import StopReason
+from rewrite_compiler.egraph.saturation.worker import Schedule
 
 
 def test_growth_and_the_rules_that_fired() -> None:
@@ -22,3 +29,25 @@ def test_growth_and_the_rules_that_fired() -> None:
     assert fired["flexasr.linear"]["matches"] >= 3
     because = {r["rule"] for o in to_json(compile_model(app.model, ["flexasr"]))["offloads"] for r in o["because"]}
     assert because <= fired.keys()
+
+
+@pytest.mark.parametrize(
+    ("previous", "current", "rounds", "reason"),
+    [
+        (10, 70, 1, None),  # twice 70 · 70/10
+        (10, 71, 1, StopReason.E_NODES),
+        (100, 223, 1, None),
+        (100, 224, 1, StopReason.E_NODES),
+        (0, 22, 1, None),
+        (0, 23, 1, StopReason.E_NODES),
+        (900, 900, 1, None),  # it does not grow
+        (900, 800, 1, None),
+        (900, 900, 4, None),
+        (900, 900, 5, StopReason.ROUNDS),
+        (10, 71, 5, StopReason.E_NODES),
+    ],
+)
+def test_a_round_that_may_exceed_the_limit_is_not_begun(previous: int, current: int, rounds: int, reason: StopReason | None) -> None:
+    schedule: Any = SimpleNamespace(limits={"e_nodes": 1000, "rounds": 5}, rounds=rounds)
+    stop = Schedule.reason_to_stop(schedule, previous, current)
+    assert (stop and stop[0]) == reason
