@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -93,12 +93,12 @@ def require_type(value: object, kinds: tuple[type, ...], subject: str, expected:
 
 
 def each_of(values: object, kinds: tuple[type, ...], subject: str, expected: str) -> list[Any]:
-    """Return one value of these types, or several, as a list.
+    """Return one value of these types, or several in an order, as a list.
 
     Raises:
         UsageError: F203, a value has another type.
     """
-    is_one = isinstance(values, (*kinds, bytes)) or not isinstance(values, Iterable)
+    is_one = isinstance(values, (*kinds, bytes, Mapping, Set)) or not isinstance(values, Iterable)
     listed = [values] if is_one else list(cast("Iterable[object]", values))
     for value in listed:
         require_type(value, kinds, subject, expected)

@@ -105,13 +105,16 @@ FORMS = "a name of `flexmatch list`, the path of a Python file, or a Target"
     [
         (lambda p: flexmatch.compile(APP.model, 5), f"an accelerator must be {FORMS}, not int"),
         (lambda p: flexmatch.compile(APP.model, ["vta", b"x"]), f"an accelerator must be {FORMS}, not bytes"),
-        (lambda p: flexmatch.compile(APP.model, "vta", {"exact": True}), "options must be compile.Options, not dict"),
-        (lambda p: flexmatch.cosimulate("digits.flexasr.json", APP.data), "a plan must be what compile returns, not str"),
-        (lambda p: flexmatch.cosimulate(p, APP.data, samples="4"), "samples must be a whole number, not str"),
-        (lambda p: flexmatch.cosimulate(p, APP.data, metric=["top1"]), "metric must be a name, or MODULE:FUNCTION for your own, not list"),
+        (lambda p: flexmatch.compile(APP.model, "vta", {"exact": True}), "options must be flexmatch.compile.Options, not dict"),
+        (lambda p: flexmatch.cosimulate("digits.flexasr.json", APP.data), "plan must be what compile returns, not str"),
+        (lambda p: flexmatch.cosimulate(p, APP.data, samples="4"), "samples must be a whole number from 0 on, not str"),
+        (
+            lambda p: flexmatch.cosimulate(p, APP.data, metric=["top1"]),
+            "metric must be a name or a function (outputs, truth) → scores, not list",
+        ),
         (lambda p: flexmatch.prove(5), "rules must be Rule objects or the path of a rule file, not int"),
         (lambda p: flexmatch.prove(targets=None), f"a target must be {FORMS}, not NoneType"),
-        (lambda p: flexmatch.check(None), "what is checked must be the name of a target or the path of a file, not NoneType"),
+        (lambda p: flexmatch.check(None), "subject must be the name of a target or the path of a file, not NoneType"),
     ],
 )
 def test_a_value_of_another_type_is_refused(call: Callable[[Any], Any], sentence: str, plan: Any) -> None:

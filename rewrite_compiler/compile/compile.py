@@ -18,7 +18,7 @@ from ..egraph.graph.outcome import Saturation, StopReason
 from ..egraph.saturation.explanation import BirthRule, Explainer
 from ..egraph.saturation.rule_text import rule_text
 from ..egraph.saturation.saturate import start_children
-from ..errors import TARGET_FORMS, AnswerNo, BudgetError, UsageError, each_of, require_type
+from ..errors import TARGET_FORMS, AnswerNo, BudgetError, UsageError, each_of
 from ..fit import Refusal, Tiling
 from ..fit.cost import price_with_overlap
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
@@ -30,6 +30,7 @@ from ..limits import DEFAULT, Limits, compact_repr
 from ..ops.op import Apply, subterms
 from ..prove.certificates.operations import Progress
 from ..prove.certificates.shipped_certificates import Certificate, coverage_of
+from ..public_calls import CALLBACK_OF_NAME, FILES, FLAG, LIMITS, NAME, NAMES, SHAPES, ArgumentKind, public, public_record
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import LOWERING, lowering_rules, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
@@ -52,6 +53,10 @@ from .rescaling import rescaled
 RULESETS = 8  # whose digests a process keeps
 
 
+@public_record(
+    "flexmatch.compile.Options", exact=FLAG, shapes=SHAPES, only=NAMES, without=NAMES, rules=FILES, trusted=NAMES, limits=LIMITS,
+    objective=NAME, host=ArgumentKind("a HostTable", (HostTable,)), on=NAMES, scaled=NAMES,
+)  # fmt: skip
 @dataclass(frozen=True)
 class Options:
     """The settings of a compilation."""
@@ -73,6 +78,10 @@ class Options:
         return compact_repr(self)
 
 
+@public(
+    "compile", "options", options=ArgumentKind("flexmatch.compile.Options", (Options,)), calibration_method=NAME,
+    progress=CALLBACK_OF_NAME,
+)  # fmt: skip
 @rare_collection()
 def compile_model(
     model: Model | LibraryModel, accel: str | Path | Target | Sequence[str | Path | Target], options: Options = Options(), *,
@@ -94,9 +103,8 @@ def compile_model(
         AnswerNo: (R102, R103) a rule of a file is not proved; (I105) an operation is refuted; (F216) a pin cannot be kept.
         BudgetError: (F210) saturation ended before its first round.
     """
-    require_type(options, (Options,), "options", "compile.Options")
-    if progress is not None and not callable(progress):
-        raise UsageError("F203", f"progress must be a function of a name, not {type(progress).__qualname__}", help="give print, or none")
+    if calibration_method and calibrate is None:
+        raise UsageError("F203", "calibration_method has no effect without samples", help="give calibrate=…")
     targets = chosen_targets(accel, options.limits)
     model = as_onnx(model, example_inputs)
     plan = _uncalibrated_plan(model, targets, options, calibrate, progress or (lambda _: None))

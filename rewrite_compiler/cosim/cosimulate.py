@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,11 @@ from ..compile.offload.specified import is_certified
 from ..compile.plan.plan import Offload
 from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..data.data_frame import data_frame
-from ..errors import FlexmatchError, UsageError, require_type
+from ..errors import FlexmatchError, UsageError
 from ..garbage import rare_collection
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, compact_repr
+from ..public_calls import CALLBACK_OF_COUNTS, COUNT, FILE, FLAG, NAME, NATURAL, TEXT, ArgumentKind, public, public_record
 from .batch_size import batch_size, default_rate
 from .cluster import connect
 from .engine import Engine, Outcome, Progress, compared_samples, merged_by_offload
@@ -47,9 +47,15 @@ SCHEMA = "flexmatch.cosim/1"
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
 CLASS_METRICS = ("top1", "top5", "f1")  # of which the predicted classes of both runs are compared
 BATCHES_AHEAD = 4  # a thread's, whose reference outputs are kept
+METRIC_NAME = ArgumentKind("a name, or MODULE:FUNCTION for your own", (str,))
+METRIC = ArgumentKind("a name or a function (outputs, truth) → scores", (str, Callable))  # type: ignore[arg-type]
 Expected = Generator[Future[dict[str, Data]], None, None]  # the reference's outputs of each batch
 
 
+@public_record(
+    "rewrite_compiler.cosim.Settings", metric=METRIC_NAME, samples=NATURAL, batch=NATURAL, threads=COUNT, tier=NAME, audit=NATURAL,
+    host=NAME, log=FILE, keep_outputs=FLAG, calibration_method=NAME, host_seconds=COUNT, scheduler=TEXT, engine=NAME,
+)  # fmt: skip
 @dataclass(frozen=True)
 class Settings:
     """The settings of a co-simulation.
@@ -115,16 +121,22 @@ class Report:
         return data_frame({name: values.tolist() for name, values in columns.items()})
 
 
+@public(
+    "cosimulate", "settings", plan=ArgumentKind("what compile returns", (Plan,)), metric=METRIC, samples=NATURAL, tier=NAME,
+    threads=COUNT, batch=NATURAL, audit=NATURAL, progress=CALLBACK_OF_COUNTS,
+    settings=ArgumentKind("rewrite_compiler.cosim.Settings", (Settings,)),
+)  # fmt: skip
 @rare_collection()
 def cosimulate(
     plan: Plan, data: Samples, *, calibrate: Samples | None = None, settings: Settings | None = None,
-    metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int | None = None,
-    progress: Progress | None = None,
+    metric: str | Callable[[Data, Data], object] = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0,
+    audit: int | None = None, progress: Progress | None = None,
 ) -> Report:  # fmt: skip
     """Run the whole application on the host and with its offloads on simulators, and compare.
 
     `data` is a file or folder, a dict of arrays by input name (first axis: samples; with `labels`), one array or table, a pair
     (inputs, labels), or an iterable of batches; a Dataset as `load_data` returns it.
+    `metric` is a name or a function (outputs, truth) → scores [samples], of which higher is better unless it has `lower_is_better`.
     Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric. They
     complete the plan as compiling with them would: offloads out of range are rescaled or stay on the host.
 
@@ -133,13 +145,12 @@ def cosimulate(
         InputError: the data does not fit the model or the metric, or C106, the log belongs to another run.
         AnswerNo: C104, a simulator does not give what the numerics of an operation specify.
     """
-    require_type(plan, (Plan,), "a plan", "what compile returns")
-    overrides = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
+    overrides = {"metric": metric if isinstance(metric, str) else "", "samples": samples, "tier": tier, "threads": threads, "batch": batch}
     s = replace(settings or Settings(), **{name: value for name, value in overrides.items() if value})  # type: ignore[arg-type]
     s = _valid_settings(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit is None else audit))
     plan = plan_for_data(plan, data)
     dataset = dataset_for(plan, data)
-    selected_metric = metric_of(s.metric, dataset.task)
+    selected_metric = metric_of(s.metric if isinstance(metric, str) else metric, dataset.task)
     plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method, replace(DEFAULT, host_seconds=s.host_seconds))
     if s.samples:
         dataset = dataset.evenly(s.samples)
@@ -151,17 +162,12 @@ def cosimulate(
 
 def _valid_settings(s: Settings) -> Settings:
     """Return the settings once checked; the oracle takes one sample at a time."""
-    require_type(s.metric, (str,), "metric", "a name, or MODULE:FUNCTION for your own")
     if s.tier not in TIERS:
         raise UsageError("F203", f'tier must be one of {", ".join(TIERS)}, not "{s.tier}"')
     if s.host not in HOSTS:
         raise UsageError("F203", f'host must be one of {", ".join(HOSTS)}, not "{s.host}"')
     if s.engine not in ENGINES:
         raise UsageError("F203", f'engine must be one of {", ".join(ENGINES)}, not "{s.engine}"')
-    for name in ("samples", "batch", "threads", "audit"):
-        require_type(vars(s)[name], (int, NoneType), name, "a whole number")
-        if (vars(s)[name] or 0) < (name == "threads"):
-            raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
     return replace(s, batch=1) if s.tier == "oracle" else s
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
+from ..public_calls import public
 from .mappers.document import mapping_document, schedule_document
 from .mappers.run import BUDGET, DEFAULT, best_mapping, best_with_rests
 from .mapping.architectures import find_clusters
@@ -37,6 +38,7 @@ def clusters(subject: str | Mapping[str, Any]) -> Clusters:
     return find_clusters(subject) if isinstance(subject, str) else clusters_from(subject)
 
 
+@public("map")
 def map(  # noqa: A001 -- flexmatch.map is the public name
     work: Problem | str | Mapping[str, Any], on: Clusters | str | Mapping[str, Any], *, model: str = "timeloop", objective: str = "edp",
     mapper: str = DEFAULT, budget: int = BUDGET, seed: int = 0, constraints: Mapping[str, Any] | None = None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
+from ..public_calls import public
 from .mapping.engine import Engine, Halo, Reading
 from .mapping.loops import Level, batch_of, levels_from
 from .problems.documents import check_keys, checked_object, positive_integer
@@ -16,6 +17,7 @@ Counts = dict[str, dict[str, dict[str, int]]]
 Limits = Mapping[str, Mapping[str, int]]
 
 
+@public("traffic")
 def traffic(problem: Mapping[str, Any], mapping: Sequence[Any], limits: Mapping[str, Any] | None = None) -> Counts:
     """Return {memory: {tensor: {tile, instances, reads, fills, updates}}} for a problem and a mapping of it, both JSON documents.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean
+from ..public_calls import NAME, public
 from .model import Ila
 
 SHIPPED = "rewrite_compiler.ila_models"
@@ -18,18 +20,24 @@ def model_names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(package.__path__))
 
 
+@public("ila", name=NAME)
 def ila(name: str, **parameters: Any) -> Ila:
     """Return an accelerator model, e.g. ila("flexasr", sigmoid="3.4").
 
     Raises:
         UsageError: F201, there is no such model, or F203, it cannot be built with these parameters.
     """
-    if name not in model_names():
-        raise UsageError("F201", f'there is no accelerator model called "{name}"', help=f"known: {', '.join(model_names())}")
+    names = model_names()
+    if name not in names:
+        remedy = " ".join(filter(None, (did_you_mean(name, names), f"known: {', '.join(names)}")))
+        raise UsageError("F201", f'there is no accelerator model called "{name}"', help=remedy)
     module = importlib.import_module(f"{SHIPPED}.{name}")
-    try:
-        model = module.build(**parameters)
-    except TypeError as error:
-        raise UsageError("F203", f"{name} cannot be built with these parameters: {error}") from None
+    accepted = inspect.signature(module.build).parameters.values()
+    known = [p.name for p in accepted]
+    unknown = [] if any(p.kind is p.VAR_KEYWORD for p in accepted) else [k for k in parameters if k not in known]
+    if unknown:
+        remedy = did_you_mean(unknown[0], known) or (f"known: {', '.join(known)}" if known else "it has none")
+        raise UsageError("F203", f'{name} has no parameter "{unknown[0]}"', help=remedy)
+    model = module.build(**parameters)
     assert isinstance(model, Ila)
     return model

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError, SpecError
+from ..errors import InputError, SpecError, did_you_mean
 from ..lang.binders import Array
 from ..lang.expr import Expr
+from ..user_code import quoted
 from .static import Ints, ShapeOf, as_ints
 
 Shape = tuple[int, ...]
@@ -24,12 +25,12 @@ INT, INTS, FLOAT, STRING = "int", "ints", "float", "string"
 class ShapeError(InputError):
     """The refusal of operands or attributes for which an operator is not defined."""
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__("F131", sentence)
+    def __init__(self, sentence: str, *, help: str = "") -> None:
+        super().__init__("F131", sentence, help=help)
 
     def at(self, place: str) -> InputError:
         """Return the same refusal at `place`."""
-        return InputError(self.problem.code, self.problem.sentence, place=place)
+        return InputError(self.problem.code, self.problem.sentence, place=place, help=self.problem.help)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ def complete_attributes(operator: Op, attributes: Mapping[str, AttributeValue]) 
     declared = {a.name for a in operator.attributes}
     unknown = sorted(attributes.keys() - declared)
     if unknown:
-        raise ShapeError(f'{operator.name} has no attribute "{unknown[0]}"')
+        remedy = did_you_mean(unknown[0], declared) or f"it has {', '.join(a.name for a in operator.attributes) or 'none'}"
+        raise ShapeError(f'{operator.name} has no attribute "{unknown[0]}"', help=remedy)
     full: dict[str, AttributeValue] = {}
     for a in operator.attributes:
         value = attributes.get(a.name, a.default)
@@ -206,7 +208,11 @@ def apply(operator: Op, operands: Sequence[Any], attributes: Mapping[str, Any]) 
     values.update(zip(free, extra, strict=False))
     if len(extra) > len(free) or any(not isinstance(x, Tensor) for x in tensors) or len(tensors) < count:
         names = ", ".join((*operator.operands, *(a.name for a in operator.attributes)))
-        raise SpecError("R101", f"{operator.name} takes {names}; the pattern gives {len(positional)} values")
+        odd = next(((n, x) for n, x in zip(operator.operands, tensors, strict=False) if not isinstance(x, Tensor)), None)
+        if odd is not None:
+            raise SpecError("R101", f"operand {odd[0]} of {operator.name} must be a pattern, not {quoted(odd[1])}")
+        given = f"{len(positional)} value{'s' if len(positional) != 1 else ''}"
+        raise SpecError("R101", f"{operator.name} takes {names}; the pattern gives {given}")
     terms: dict[str, AttributeTerm] = {}
     for name, value in complete_attributes(operator, values).items():
         terms[name] = as_ints(value) if isinstance(value, tuple | list) else value

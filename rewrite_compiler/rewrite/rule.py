@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any, Literal, overload
 
 from ..errors import SpecError
@@ -42,6 +43,7 @@ from ..ops.static import (
     TermIsTrue,
     as_condition,
 )
+from ..public_calls import FLAG, NAMES, TEXT, ArgumentKind, public, public_record
 from .domain import EVERYWHERE, Domain
 from .float_condition import OperandBound, check_bounds, grade_text, graded
 from .user_file import user_line
@@ -86,6 +88,7 @@ class Where:
         object.__setattr__(self, "conditions", tuple(map(as_condition, conditions)))
 
 
+@public_record("Rule")
 @dataclass(frozen=True, eq=False)
 class Rule:
     """left = right for every match of the guard; `pairs` has one equation for each result."""
@@ -141,6 +144,10 @@ def rule(
 def rule(
     *, name: str = "", both_ways: Literal[False] = False, phase: str = "ir", grade: str = "A", marks: Sequence[str] = ()
 ) -> Callable[[Callable[..., Law]], Rule]: ...
+@public(
+    "rule", function=ArgumentKind("a function of pattern variables", (FunctionType,)), name=TEXT, both_ways=FLAG, phase=TEXT, grade=TEXT,
+    marks=NAMES,
+)  # fmt: skip
 def rule(
     function: Callable[..., Law] | None = None,
     *,

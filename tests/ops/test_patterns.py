@@ -99,9 +99,9 @@ def test_calling_an_operator_builds_a_pattern() -> None:
 
 MISUSES: list[tuple[Any, str]] = [
     (lambda: o.relu(), "relu takes x; the pattern gives 0 values"),
-    (lambda: o.dense(X), "dense takes x, w; the pattern gives 1 values"),
+    (lambda: o.dense(X), "dense takes x, w; the pattern gives 1 value"),
     (lambda: o.bias_add(X, X, 1, 2), "bias_add takes x, b, axis; the pattern gives 4 values"),
-    (lambda: o.relu(3), "relu takes x; the pattern gives 1 values"),
+    (lambda: o.relu(3), "operand x of relu must be a pattern, not 3"),
     (lambda: as_ints(3), "a static list is needed, not 3"),
     (lambda: as_condition("yes"), "a guard must be a condition on shapes or attributes, not 'yes'"),
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import marshal
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -33,6 +35,24 @@ def custom_scores(name: str) -> tuple[Score, bool, str]:
     metric = names.get(function)
     if not callable(metric):
         raise UsageError("F203", f'{path} has no function "{function}"', help="give the metric as MODULE:FUNCTION")
+    digest = hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+    return _checked(metric, function, path), bool(getattr(metric, "lower_is_better", False)), digest
+
+
+def scores_of_function(metric: Callable[[Data, Data], object]) -> tuple[str, Score, bool, str]:
+    """Return the name of a function (outputs, truth) → scores [samples], its scores, whether lower is better, and the SHA-256 of its code.
+
+    InputError C108 of the scores: the metric fails or returns no scores.
+    """
+    code = getattr(inspect.unwrap(metric), "__code__", None)
+    name = getattr(metric, "__name__", type(metric).__name__)
+    digest = hashlib.sha256(b"" if code is None else marshal.dumps(code)).hexdigest()
+    place = Path("a function of yours" if code is None else code.co_filename)
+    return name, _checked(metric, name, place), bool(getattr(metric, "lower_is_better", False)), digest
+
+
+def _checked(metric: Callable[[Data, Data], object], function: str, path: Path) -> Score:
+    """Return the scores of a metric, checked: one number a sample; what it raises is told at its line."""
 
     def score(outputs: Data, truth: Data) -> Data:
         try:
@@ -53,7 +73,7 @@ def custom_scores(name: str) -> tuple[Score, bool, str]:
             raise InputError("C108", f"metric {function} must return numbers, not NaN", place=str(path))
         return scores
 
-    return score, bool(getattr(metric, "lower_is_better", False)), hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+    return score
 
 
 def _module(module: str) -> tuple[Path, Mapping[str, Any]]:

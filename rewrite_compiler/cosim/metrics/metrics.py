@@ -18,7 +18,7 @@ from ...data.dataset import CLASSIFICATION, LANGUAGE_MODEL, MAPS, Dataset
 from ...errors import InputError, UsageError
 from ...ir.program import Data
 from .class_maps import intersections, label_accuracy, mean_over_classes, mean_over_labels, place_accuracy
-from .custom_metric import custom_scores
+from .custom_metric import Score, custom_scores, scores_of_function
 from .edit_distance import alignment_errors, sequence_errors
 from .paired_test import Interval, difference_of_proportions, exact_difference, mcnemar
 from .regression import absolute_error, flattened_pair, r_squared, squared_error, squared_error_with_moments, worst_if_nan
@@ -95,23 +95,27 @@ class PairedComparison:
     mcnemar: ExactTest | None = None
 
 
-def metric_of(name: str, task: str = "") -> Metric:
-    """Return a metric by its name, the default one of a task when the name is empty, or a user's own, MODULE:FUNCTION.
+def metric_of(name: str | Callable[[Data, Data], object], task: str = "") -> Metric:
+    """Return a metric by its name, the default one of a task when the name is empty, or a user's own, MODULE:FUNCTION or a function.
 
     Raises:
         UsageError: F203, there is no such metric.
         InputError: R100, the module of a user's metric cannot be imported.
     """
+    if not isinstance(name, str):
+        return _own_metric(*scores_of_function(name))
     defaults = {CLASSIFICATION: "top1", MAPS: "pixel-accuracy", LANGUAGE_MODEL: "perplexity"}
     metric_name = name or defaults.get(task, "max-relative-error")
     if metric_name in METRICS:
         return METRICS[metric_name]
     if ":" not in metric_name:
         raise UsageError("F203", f'there is no metric called "{metric_name}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
-    scores, lower, digest = custom_scores(metric_name)
-    return Metric(
-        metric_name, TruthSource.ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest
-    )
+    return _own_metric(metric_name, *custom_scores(metric_name))
+
+
+def _own_metric(name: str, scores: Score, lower: bool, digest: str) -> Metric:
+    """Return a user's metric."""
+    return Metric(name, TruthSource.ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
 
 
 def truth_of_data(metric: Metric, data: Dataset) -> Data | None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import TARGET_FORMS, each_of
+from ...errors import TARGET_FORMS, UsageError, did_you_mean, each_of
+from ...public_calls import CALLBACK_OF_NAME, COUNT, NAMES, ArgumentKind, public
 from ...rewrite.rule import Rule, short_place
 from ...rewrite.ruleset import rules_at
-from ...target import Target, find_target
+from ...target import Target, find_target, target_names
 from ..verdict import Proof
 from . import json_record as record
 from .cache import Cache
@@ -18,6 +19,7 @@ from .json_record import ModelVerdict
 from .judge import judge_cases, model_case, proofs, rule_case, target_cases
 
 SCHEMA = "flexmatch.prove/1"
+NAMES_AT = "`flexmatch list` shows the names"
 Progress = Callable[[str], None]
 
 
@@ -35,6 +37,10 @@ class Verdicts:
         return all(p.is_proved for p in (*self.rules, *self.mappings)) and all(c.is_good for c in self.ilas)
 
 
+@public(
+    "prove", only=NAMES, instances=COUNT, jobs=COUNT, progress=CALLBACK_OF_NAME,
+    cache=ArgumentKind("a Cache of rewrite_compiler.prove.certificates.cache", (Cache,)),
+)  # fmt: skip
 def prove(
     rules: Iterable[Rule] | str | Path = (),
     targets: str | Path | Target | Sequence[str | Path | Target] = (),
@@ -56,13 +62,18 @@ def prove(
         InputError: a rule file that cannot be read, or without a rule (R101).
         UsageError: there is no such target (F201), or it has no such parameter (F203).
     """
-    listed = (
-        rules_at(Path(rules))
-        if isinstance(rules, (str, Path))
-        else each_of(rules, (Rule,), "rules", "Rule objects or the path of a rule file")
-    )
+    if isinstance(rules, str) and rules.partition(":")[0] in target_names():
+        raise UsageError("F203", f'"{rules}" is no rule file but an accelerator', help=f'write prove(targets="{rules}")')
+    if isinstance(rules, (str, Path)):
+        listed = list(rules_at(Path(rules)))
+    else:
+        listed = each_of(rules, (Rule,), "rules", "Rule objects or the path of a rule file")
     sequence = each_of(targets, (str, Path, Target), "a target", TARGET_FORMS)
     pairs = [(t.name, t) if isinstance(t, Target) else (str(t), find_target(str(t))) for t in sequence]
+    operations = {m.name for _, t in pairs for m in t.mappings.values()}
+    for name in only or ():
+        if name not in operations:
+            raise UsageError("F203", f'there is no operation called "{name}"', help=did_you_mean(name, operations) or NAMES_AT)
     return judge_library(listed, pairs, cache or Cache(None), only=only, instances=instances, jobs=jobs, progress=progress)
 
 

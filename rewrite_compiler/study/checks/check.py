@@ -12,7 +12,7 @@ from typing import Any
 
 from ...compile.document import is_plan, read_plan
 from ...data import Samples
-from ...errors import FlexmatchError, Problem, UsageError, require_type
+from ...errors import FlexmatchError, Problem, UsageError
 from ...ila import Ila
 from ...ila.verification.check import Check
 from ...ila.verification.check import check as check_ila
@@ -22,6 +22,7 @@ from ...prove.mappings.limit_edges import capacity_edges, limit_corners
 from ...prove.mappings.mappings import code_difference, numeric_sizes, omissions
 from ...prove.rules.rules import prove_rule
 from ...prove.verdict import PROVED
+from ...public_calls import CALLBACK_OF_NAME, COUNT, FILES, LIMITS, NATURAL, SHAPES, ArgumentKind, public
 from ...rewrite.rule import Rule
 from ...rewrite.ruleset import rules_in
 from ...rewrite.user_file import module_at, user_line
@@ -83,13 +84,17 @@ def kind_of(subject: str) -> Kind:
     """
     name = subject.partition(":")[0]
     if Path(name).suffix != ".py":
-        return Kind.MODEL if "/" in name or Path(name).exists() else Kind.TARGET
+        return Kind.MODEL if "/" in name or Path(name).exists() or Path(name).suffix in (".onnx", ".json") else Kind.TARGET
     module = module_at(Path(name), "target", "F101")
     if any(isinstance(v, Target) for v in vars(module).values()):
         return Kind.TARGET
     return Kind.RULES if any(rules_in(module)) else Kind.ILA
 
 
+@public(
+    "check", subject=ArgumentKind("the name of a target or the path of a file", (str, Path)), groups=COUNT, seed=NATURAL, shapes=SHAPES,
+    limits=LIMITS, progress=CALLBACK_OF_NAME, rules=FILES,
+)  # fmt: skip
 def check(
     subject: str | Path,
     *,
@@ -107,16 +112,19 @@ def check(
     Of a plan `arithmetic` has what rounding may cost it beside its model on samples of `data`, else on one random input; `accel` and
     `rules` are accelerators and rule files of yours that it was made with.
     """
-    require_type(subject, (str, Path), "what is checked", "the name of a target or the path of a file")
     subject = str(subject)
     report, (name, _, _) = progress or (lambda _: None), subject.partition(":")
     path = Path(name)
+    is_a_plan = path.is_file() and is_plan(path)
+    for argument, value in (("data", data), ("accel", accel), ("rules", rules)):
+        if not is_a_plan and value is not None and value != ():
+            raise UsageError("F203", f"{argument} has no effect on {name}, which is no plan", help=f"leave {argument} out")
     if path.suffix == ".py":
         return _file(subject, path, groups, seed, report)
-    if path.is_file() and is_plan(path):
+    if is_a_plan:
         plan = read_plan(path, accel, limits, rules=rules)
         return CheckResult(name, Kind.PLAN, (), arithmetic=plan_arithmetic(plan, data, limits))
-    if "/" in name or path.exists():
+    if "/" in name or path.exists() or path.suffix in (".onnx", ".json"):
         return CheckResult(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
     return check_target(find_target(subject), groups=groups, seed=seed, progress=report)
 
