@@ -28,7 +28,7 @@ class ArgumentKind:
     types: tuple[type, ...] = (object,)
     least: int | None = None
     entry: ArgumentKind | None = None  # of a sequence; one entry alone is taken, too
-    passed: Callable[[Any], Any] = lambda value: value
+    conversion: Callable[[Any], Any] = lambda value: value
     help: str = ""
 
     def checked(self, value: Any, name: str) -> Any:
@@ -44,25 +44,26 @@ class ArgumentKind:
         is_number = self.types == (Integral,)
         if self.entry is not None or not isinstance(value, self.types) or (is_number and isinstance(value, bool)):
             raise UsageError("F203", f"{name} must be {self.expected}, not {type(value).__qualname__}", help=self.help)
-        if self.least is not None and value < self.least:
+        number: Any = value
+        if self.least is not None and number < self.least:
             raise UsageError("F203", f"{name} must be {self.expected}, not {value}", help=self.help)
-        return self.passed(value)
+        return self.conversion(value)
 
 
 NAME = ArgumentKind("a name", (str,))
 TEXT = ArgumentKind("a text", (str,))
 NAMES = ArgumentKind("a name or a sequence of names", entry=NAME)
-WHOLE = ArgumentKind("a whole number", (Integral,), passed=int)
-COUNT = ArgumentKind("a whole number from 1 on", (Integral,), least=1, passed=int)
-NATURAL = ArgumentKind("a whole number from 0 on", (Integral,), least=0, passed=int)
+WHOLE = ArgumentKind("a whole number", (Integral,), conversion=int)
+COUNT = ArgumentKind("a whole number from 1 on", (Integral,), least=1, conversion=int)
+NATURAL = ArgumentKind("a whole number from 0 on", (Integral,), least=0, conversion=int)
 FLAG = ArgumentKind("True or False", (bool,))
-FILE = ArgumentKind("the path of a file", (str, os.PathLike), passed=Path)
+FILE = ArgumentKind("the path of a file", (str, os.PathLike), conversion=Path)
 FILES = ArgumentKind("the path of a file or a sequence of paths", entry=FILE)
 LIMITS = ArgumentKind("rewrite_compiler.limits.Limits", (Limits,))
 CALLBACK_OF_NAME = ArgumentKind("a function of a name", (Callable,), help="give print, or none")  # type: ignore[arg-type]
 CALLBACK_OF_COUNTS = ArgumentKind("a function of the samples finished and of all", (Callable,), help="give print, or none")  # type: ignore[arg-type]
 SHAPE = ArgumentKind("whole numbers", entry=COUNT)
-SHAPES = ArgumentKind('a dict of shapes by input name, as {"x": (1, 3, 224, 224)}', (Mapping,), passed=lambda table: _shapes(table))
+SHAPES = ArgumentKind('a dict of shapes by input name, as {"x": (1, 3, 224, 224)}', (Mapping,), conversion=lambda table: _shapes(table))
 
 
 def public(name: str, record: str = "", /, **kinds: ArgumentKind) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -94,7 +95,7 @@ def public_record(name: str, /, **kinds: ArgumentKind) -> Callable[[type[C]], ty
     """Let the constructor of a public class refuse as `public` lets a function."""
 
     def decorated(kind: type[C]) -> type[C]:
-        kind.__init__ = public(name, **kinds)(kind.__init__)  # type: ignore[misc]
+        kind.__init__ = public(name, **kinds)(kind.__init__)  # type: ignore[method-assign]
         return kind
 
     return decorated
@@ -109,7 +110,7 @@ def _fields_of(record: str, kinds: Mapping[str, ArgumentKind]) -> dict[str, str]
     if not record:
         return {}
     kind = kinds[record]
-    return {f.name: f"{record}={kind.expected}({f.name}=…)" for f in fields(kind.types[0])}  # type: ignore[arg-type]
+    return {f.name: f"{record}={kind.expected}({f.name}=…)" for f in fields(kind.types[0])}
 
 
 def _misfit(
@@ -119,20 +120,20 @@ def _misfit(
     parameters = [p for p in signature.parameters.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD]
     names = [p.name for p in parameters]
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    given = len(arguments) - ("self" in signature.parameters)
+    count = len(arguments) - ("self" in signature.parameters)
     call = f"{name}({', '.join(p.name for p in parameters if p.default is p.empty)})"
     unknown = [k for k in options if k not in names]
     if unknown:
         return UsageError("F203", f'{name} has no argument "{unknown[0]}"', help=_remedy(unknown[0], names, of_record))
-    if given > len(positional):
+    if count > len(positional):
         by_name = [f"{n}=…" for n in names[len(positional) :]]
         remedy = f"name the others: {', '.join(by_name)}" if by_name else f"write {call}"
-        count = f"{len(positional)} argument{'s' if len(positional) != 1 else ''}"
-        return UsageError("F203", f"{name} takes at most {count} without a name, not {given}", help=remedy)
-    for n in positional[:given]:
+        bound_text = f"{len(positional)} argument{'s' if len(positional) != 1 else ''}"
+        return UsageError("F203", f"{name} takes at most {bound_text} without a name, not {count}", help=remedy)
+    for n in positional[:count]:
         if n in options:
             return UsageError("F203", f"{name} is given the argument {n} twice, by its position and by its name", help=f"write {call}")
-    missing = next(p.name for p in parameters if p.default is p.empty and p.name not in {*positional[:given], *options})
+    missing = next(p.name for p in parameters if p.default is p.empty and p.name not in {*positional[:count], *options})
     return UsageError("F203", f"the argument {missing} of {name} is missing", help=f"write {call}")
 
 
@@ -140,8 +141,8 @@ def _remedy(unknown: str, names: Collection[str], of_record: Mapping[str, str]) 
     """Return what may be meant by a name that is no argument: another one, a field of the record of settings, or one of all."""
     if unknown in of_record:
         return f"give {of_record[unknown]}"
-    alike = (f'did you mean "{n}"?' for n in names if _is_alike(unknown, n))
-    return did_you_mean(unknown, names) or next(alike, f"it has {', '.join(names)}")
+    guesses = (f'did you mean "{n}"?' for n in names if _is_alike(unknown, n))
+    return did_you_mean(unknown, names) or next(guesses, f"it has {', '.join(names)}")
 
 
 def _is_alike(a: str, b: str) -> bool:

@@ -40,7 +40,7 @@ LAYERS = (
     ("readings",),
     ("lowering",),
     ("lang",),
-    ("limits", "errors", "callable_module", "child_process", "disk_cache", "garbage", "intake", "user_code"),
+    ("limits", "errors", "callable_module", "child_process", "disk_cache", "garbage", "intake", "public_calls", "user_code"),
 )
 APART = {"egraph", "ila", "frontend", "hostrun"}
 LEVEL = {package: len(LAYERS) - k for k, row in enumerate(LAYERS) for package in row}

@@ -33,10 +33,10 @@ def ila(name: str, **parameters: Any) -> Ila:
         raise UsageError("F201", f'there is no accelerator model called "{name}"', help=remedy)
     module = importlib.import_module(f"{SHIPPED}.{name}")
     accepted = inspect.signature(module.build).parameters.values()
-    known = [p.name for p in accepted]
-    unknown = [] if any(p.kind is p.VAR_KEYWORD for p in accepted) else [k for k in parameters if k not in known]
+    accepted_names = [p.name for p in accepted]
+    unknown = [] if any(p.kind is p.VAR_KEYWORD for p in accepted) else [k for k in parameters if k not in accepted_names]
     if unknown:
-        remedy = did_you_mean(unknown[0], known) or (f"known: {', '.join(known)}" if known else "it has none")
+        remedy = did_you_mean(unknown[0], accepted_names) or f"known: {', '.join(accepted_names) or 'none'}"
         raise UsageError("F203", f'{name} has no parameter "{unknown[0]}"', help=remedy)
     model = module.build(**parameters)
     assert isinstance(model, Ila)

@@ -53,6 +53,10 @@ REAL_OPS = frozenset({"add", "sub", "mul", "neg", "min", "max", "select"}) | COM
 FUNCTIONS = ("exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "pow")
 
 
+class NoTruthValue(TypeError):
+    """Signals that Python asks a term whether it is true: `and`, `or`, `not`, `if`, or a chain of comparisons."""
+
+
 class Expr:
     """One node of a term: operator, operand terms, static data, interval, sort and free variables."""
 
@@ -68,7 +72,7 @@ class Expr:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a term has no truth value: {self!r}; use select() or when(), and for conditions & or commas instead of `and`")
+        raise NoTruthValue(f"a term has no truth value: {self!r}; use select() or when(), and for conditions & or commas instead of `and`")
 
     def __repr__(self) -> str:
         return PRINTERS[0](self) if PRINTERS else object.__repr__(self)

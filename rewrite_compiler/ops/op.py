@@ -211,8 +211,8 @@ def apply(operator: Op, operands: Sequence[Any], attributes: Mapping[str, Any]) 
         odd = next(((n, x) for n, x in zip(operator.operands, tensors, strict=False) if not isinstance(x, Tensor)), None)
         if odd is not None:
             raise SpecError("R101", f"operand {odd[0]} of {operator.name} must be a pattern, not {quoted(odd[1])}")
-        given = f"{len(positional)} value{'s' if len(positional) != 1 else ''}"
-        raise SpecError("R101", f"{operator.name} takes {names}; the pattern gives {given}")
+        count_text = f"{len(positional)} value{'s' if len(positional) != 1 else ''}"
+        raise SpecError("R101", f"{operator.name} takes {names}; the pattern gives {count_text}")
     terms: dict[str, AttributeTerm] = {}
     for name, value in complete_attributes(operator, values).items():
         terms[name] = as_ints(value) if isinstance(value, tuple | list) else value

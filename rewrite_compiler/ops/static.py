@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..errors import SpecError
+from ..lang import intervals as iv
 from ..lang.expr import INTEGER, Expr, Operand, lift, var
 
 SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
@@ -301,6 +302,8 @@ def as_condition(x: object) -> Condition:
     if isinstance(x, Condition):
         return x
     if isinstance(x, Expr):
+        if not iv.inside(x.interval, iv.TRUTH):
+            raise SpecError("R101", "a guard must be a condition, not a number", help="compare it with one, as in x.rank == 2")
         return TermIsTrue(x)
     if isinstance(x, bool):
         return TermIsTrue(lift(int(x)))

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, Literal, overload
 
-from ..errors import SpecError
-from ..lang.expr import Expr, var
+from ..errors import InputError, SpecError, did_you_mean
+from ..lang.expr import Expr, NoTruthValue, var
 from ..ops.op import Apply, AttributeTerm, Tensor, Variable, subterms
 from ..ops.order import order_of
 from ..ops.static import (
     ELEMENTS,
+    ONE_BY_ONE,
     Condition,
     HasType,
     Ints,
@@ -44,6 +45,7 @@ from ..ops.static import (
     as_condition,
 )
 from ..public_calls import FLAG, NAMES, TEXT, ArgumentKind, public, public_record
+from ..user_code import quoted
 from .domain import EVERYWHERE, Domain
 from .float_condition import OperandBound, check_bounds, grade_text, graded
 from .user_file import user_line
@@ -78,6 +80,19 @@ class Str(Float):
 Law = Any  # (left, right) or (left, right, Where(…)); several pairs for several results
 
 
+def guard_condition(x: object) -> Condition:
+    """Return what is written in a guard as a condition.
+
+    Raises:
+        SpecError: it is none, or says something of what is no tensor.
+    """
+    condition = as_condition(x)
+    if isinstance(condition, IsConstant | HasType) and not isinstance(condition.tensor, Tensor):
+        sentence = f"a condition on constness or element type must be on a tensor, not on {quoted(condition.tensor)}"
+        raise SpecError("R101", sentence, help="name a variable of the pattern")
+    return condition
+
+
 @dataclass(frozen=True)
 class Where:
     """The guard of a rule: conditions that must all hold."""
@@ -85,7 +100,7 @@ class Where:
     conditions: tuple[Condition, ...]
 
     def __init__(self, *conditions: object) -> None:
-        object.__setattr__(self, "conditions", tuple(map(as_condition, conditions)))
+        object.__setattr__(self, "conditions", tuple(map(guard_condition, conditions)))
 
 
 @public_record("Rule")
@@ -171,7 +186,10 @@ def rule(
         for setting, value, allowed in (("phase", phase, PHASES), ("grade", letter, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
             if value not in allowed:
                 raise SpecError(
-                    "R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
+                    "R101",
+                    f'{setting} must be one of {", ".join(allowed)}, not "{value}"',
+                    place=place,
+                    help=did_you_mean(value, allowed) or "change it at @rule",
                 )
         variables = make_variables(f, place)
         pairs, where = _parts(_law_of(f, variables, place), place)
@@ -191,8 +209,11 @@ def _law_of(f: Callable[..., Law], variables: Mapping[str, object], place: str) 
     """Return what a rule's function does; what it refuses is told at the line that says it."""
     try:
         return f(**variables)
-    except SpecError as error:
+    except InputError as error:  # of an operator's attributes, too
         raise error.at(user_line(place, error)) from None
+    except NoTruthValue as error:
+        sentence = "a condition has no truth value before a pattern has matched"
+        raise SpecError("R101", sentence, place=user_line(place, error), help=f"{ONE_BY_ONE}; write | for `or`") from None
     except (ArithmeticError, ValueError) as error:
         raise SpecError("R101", f"a part of the rule has no meaning: {error}", place=user_line(place, error)) from None
 
@@ -237,7 +258,8 @@ def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], 
     where = items.pop().conditions if items and isinstance(items[-1], Where) else ()
     pairs = [items] if len(items) == 2 and all(isinstance(x, Tensor) for x in items) else items
     if not pairs or any(not isinstance(p, tuple | list) or len(p) != 2 or any(not isinstance(x, Tensor) for x in p) for p in pairs):
-        raise SpecError("R101", "a rule returns its left side, its right side and, last, Where(…)", place=place)
+        sentence = "a rule returns its left side, its right side and, last, Where(…)"
+        raise SpecError("R101", sentence, place=place, help="end it with `return left, right` or `return left, right, Where(…)`")
     return tuple((p[0], p[1]) for p in pairs), where
 
 

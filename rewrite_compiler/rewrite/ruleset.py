@@ -42,6 +42,9 @@ def every_rule() -> tuple[Rule, ...]:
     return unique_rules(r for n in names for r in rules_in(importlib.import_module(f"{SHIPPED}.{n}")))
 
 
+HOW_TO_BEGIN = ("decorate a function with @rule", "write rule NAME(x: tensor) { left = right }")
+
+
 def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
     """Return the rules of a user's file (Python, or the text form ending in .rules), of an entry point, or of `lowering`.
 
@@ -55,7 +58,7 @@ def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
         return installed_rules(str(path))
     rules = _rules_of_text(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
     if not rules:
-        raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
+        raise InputError("R101", "the rule file defines no rule", place=str(path), help=HOW_TO_BEGIN[path.suffix == TEXT_FORM])
     return unique_rules(rules)
 
 

@@ -17,14 +17,15 @@ from ..intake import FileBound, read_bytes
 from ..lang.arithmetic import maximum, minimum
 from ..lang.expr import Expr, lift, select, var
 from ..ops.op import OPS, Apply, Tensor, Variable
-from ..ops.static import HasType, Ints, Inverse, IsConstant, NamedList, as_condition, as_ints
+from ..ops.static import Condition, HasType, Ints, Inverse, IsConstant, NamedList, as_ints
 from .float_condition import OperandBound, graded
-from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_rule
+from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_rule, guard_condition
 from .text import tensor_text
 
 MAX_BYTES = 1 << 16  # a thousand rules and more, which take a second to parse
 NESTING = 60
 MAX_TERMS = 1 << 15  # of a file, each name counted as what it is bound to: terms are compared by their text
+CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 MAX_DEPTH = 128  # of terms in one another, counted so, too
 Node = Tree[Token]
 
@@ -52,6 +53,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "not": lambda a: 1 - lift(a),
 }
 MEMBERS: dict[str, Callable[[Any], Any]] = {"shape": lambda x: x.shape, "rank": lambda x: x.rank, "size": lambda x: x.size}
+
+
+# what the words of the grammar are called in a refusal; others are the characters themselves
+WORDS = {
+    "RULE_NAME": "the name of a rule", "NAME": "a name", "KIND": f"one of {', '.join(KINDS)}", "TEXT": "a text in quotes",
+    "NUMBER": "a number", "INT": "a whole number", "COMPARE": "a comparison", "BOUNDS": "a condition",
+}  # fmt: skip
+NAMED = {"KIND": tuple(KINDS), **{name: () for name in WORDS if name != "KIND"}}  # the texts that a word may be, where they are few
+MAX_WORDS = 5  # that a remedy lists
 
 
 @cache
@@ -86,7 +96,8 @@ def rules_of_text(text: str, place: str) -> tuple[Rule, ...]:
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
-        raise InputError("R100", f"the rule text cannot be read: {_reason(error)}", place=f"{place}:{_line(error, text)}") from None
+        sentence = f"the rule text cannot be read: {_reason(error)}"
+        raise InputError("R100", sentence, place=f"{place}:{_line(error, text)}", help=_remedy(error)) from None
     return tuple(_Reader(place).rule(t) for t in tree.children if isinstance(t, Tree))
 
 
@@ -103,6 +114,20 @@ def _reason(error: UnexpectedInput) -> str:
     return f'"{token}" cannot stand here'
 
 
+def _remedy(error: UnexpectedInput) -> str:
+    """Return what can stand where a text does not go on as the grammar says, nothing where that is too much to list."""
+    literals = {t.name: str(t.pattern.value) for t in _parser().terminals}
+    expected = set(getattr(error, "expected", None) or getattr(error, "allowed", None) or ()) - {"$END"}
+    text = str(getattr(error, "token", ""))
+    if text == "=" and "COLON" not in expected:
+        return "a comparison is written =="
+    words = sorted(WORDS.get(name) or f"`{literals.get(name, name)}`" for name in expected)
+    guess = did_you_mean(text, [x for name in expected for x in NAMED.get(name, (literals.get(name, ""),))])
+    if guess or not 0 < len(words) <= MAX_WORDS:
+        return guess or ("an equation has two sides: left = right" if "EQUAL" in expected else "")
+    return f"here stands {' or '.join(words)}"
+
+
 def _check_nesting(text: str, place: str) -> None:
     depth = 0
     for n, line in enumerate(text.split("\n"), 1):
@@ -117,7 +142,7 @@ class _Reader:
 
     def __init__(self, place: str) -> None:
         self.file = place
-        self.names: dict[str, Any] = {"inf": float("inf"), "nan": float("nan")}
+        self.names: dict[str, Any] = {**CONSTANTS}
         self.terms: dict[str, Any] = {}
         self.extents: dict[str, tuple[int, int]] = {}  # terms and depth of what a name is bound to
         self.term_count = 0
@@ -146,12 +171,19 @@ class _Reader:
                 self.extents[name] = self._bounded(expression)
                 self.names[name] = self.value(expression)
         pairs = tuple(self._equation(p) for p in parts if p.data == "equation")
-        where = tuple(as_condition(self.value(c)) for p in parts if p.data == "where" for c in p.children if self._bounded(c))
+        where = tuple(self._condition(c) for p in parts if p.data == "where" for c in p.children if self._bounded(c))
         doc = next((json.loads(str(c)) for c in t.children if isinstance(c, Token) and c.type == "TEXT"), "")
         grade, bounds, phase, marks = _settings(parts)
         result = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables, bounds=bounds)
         check_rule(result)
         return result
+
+    def _condition(self, t: Any) -> Condition:
+        """Return a condition of the guard; one that is none is told at its line."""
+        try:
+            return guard_condition(self.value(t))
+        except SpecError as error:
+            raise error.at(f"{self.file}:{t.meta.line}") from None
 
     def _equation(self, t: Node) -> tuple[Tensor, Tensor]:
         left, right = (self.value(c) for c in t.children if self._bounded(c))
@@ -198,7 +230,10 @@ class _Reader:
         op = OPS.get(str(name))
         if op is None:
             raise self._unknown("operator", str(name), OPS, t)
-        return self._interned(op(*positional, **{key: _attribute(x) for key, x in keywords.items()}))
+        try:
+            return self._interned(op(*positional, **{key: _attribute(x) for key, x in keywords.items()}))
+        except FlexmatchError as error:
+            raise error.at(f"{self.file}:{t.meta.line}") from None
 
     def output(self, t: Node) -> Any:
         """Return one of several outputs."""
@@ -225,7 +260,9 @@ class _Reader:
         return self.terms.setdefault(key, term)
 
     def _unknown(self, kind: str, name: str, names: Mapping[str, Any], t: Node) -> SpecError:
-        return SpecError("R101", f'there is no {kind} called "{name}"', place=f"{self.file}:{t.meta.line}", help=did_you_mean(name, names))
+        listed = f"the names are {', '.join(n for n in names if n not in CONSTANTS)}" if names is self.names else ""
+        remedy = did_you_mean(name, names) or listed
+        return SpecError("R101", f'there is no {kind} called "{name}"', place=f"{self.file}:{t.meta.line}", help=remedy)
 
 
 def _settings(parts: Sequence[Node]) -> tuple[str, tuple[OperandBound, ...], str, frozenset[str]]:
@@ -238,7 +275,8 @@ def _settings(parts: Sequence[Node]) -> tuple[str, tuple[OperandBound, ...], str
         *(("mark", m, MARKS) for m in sorted(marks)),
     ):
         if value not in allowed:
-            raise SpecError("R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"')
+            remedy = did_you_mean(value, allowed) or f"change it after the parameters: {setting} {allowed[0]}"
+            raise SpecError("R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"', help=remedy)
     return grade, bounds, phase, marks
 
 

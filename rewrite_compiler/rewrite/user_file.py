@@ -21,7 +21,8 @@ from ..errors import FlexmatchError, InputError, UsageError
 from ..intake import FileBound, check_size, read_bytes
 from ..limits import DEFAULT, MIB, Limits
 from ..readings.oracle.counterexample import with_example
-from ..user_code import PREFIX, error_text
+from ..user_code import PREFIX
+from .import_failure import cause_of, remedy_of
 from .rehearsal import rehearse
 
 PACKAGE = "__init__.py"
@@ -71,13 +72,17 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
     rehearse(path, kind, lambda: _imported(path, kind), limits or DEFAULT)
     try:
         return _imported(path, kind)
+    except UsageError as error:  # a call that the file makes, not the command
+        p = error.problem
+        raise InputError("R100", p.sentence, place=p.place or _user_line(path, error), help=p.help) from None
     except FlexmatchError as error:
-        raise with_example(error).at(str(path)) from None
+        raise with_example(error).at(_user_line(path, error)) from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the file raises
-        sentence = f"the {kind} file cannot be imported: {error_text(error)}"
-        raise InputError("R100", sentence, place=_user_line(path, error), help=_remedy(path, error)) from None
+        sentence = f"the {kind} file cannot be imported: {cause_of(error)}"
+        remedy = _remedy(path, error) or remedy_of(error)
+        raise InputError("R100", sentence, place=_user_line(path, error), help=remedy) from None
 
 
 def _remedy(path: Path, error: BaseException) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import marshal
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,15 @@ def scores_of_function(metric: Callable[[Data, Data], object]) -> tuple[str, Sco
     """
     code = getattr(inspect.unwrap(metric), "__code__", None)
     name = getattr(metric, "__name__", type(metric).__name__)
-    digest = hashlib.sha256(b"" if code is None else marshal.dumps(code)).hexdigest()
+    digest = hashlib.sha256(b"" if code is None else _bytes_of(code)).hexdigest()
     place = Path("a function of yours" if code is None else code.co_filename)
     return name, _checked(metric, name, place), bool(getattr(metric, "lower_is_better", False)), digest
+
+
+def _bytes_of(code: CodeType) -> bytes:
+    """Return what a function's code does: its instructions, names and constants, those of functions inside of it, too."""
+    constants = (_bytes_of(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts)
+    return b"\0".join([code.co_code, *map(str.encode, code.co_names), *constants])
 
 
 def _checked(metric: Callable[[Data, Data], object], function: str, path: Path) -> Score:

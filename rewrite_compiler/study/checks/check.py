@@ -111,6 +111,9 @@ def check(
 
     Of a plan `arithmetic` has what rounding may cost it beside its model on samples of `data`, else on one random input; `accel` and
     `rules` are accelerators and rule files of yours that it was made with.
+
+    Raises:
+        UsageError: F203, `data`, `accel` or `rules` is given for what is no plan.
     """
     subject = str(subject)
     report, (name, _, _) = progress or (lambda _: None), subject.partition(":")
