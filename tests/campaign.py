@@ -172,7 +172,6 @@ KEPT = {
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 40,  # 8 CPU-minutes
     "prove/test_floating.py::test_other_bits_are_shown_with_operands": 2,
     "prove/test_floating.py::test_the_same_bits_are_shown": 2,
-    "prove/test_general.py::test_a_reader_agrees_with_the_meaning": 6,
     "prove/test_grades_rounding.py::test_a_law_that_claims_nothing_of_rounding_is_proved": 3,
     "prove/test_grades_rounding.py::test_a_law_that_claims_too_much_of_rounding_is_refused_with_a_sample": 2,
     "prove/test_images.py::test_every_shipped_rule_is_proved_at_all_shapes": 0,  # 30 CPU-seconds; test_certificates.py has each
