@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import BudgetError, InputError, UsageError
 from ..ir.program import Data
+from .deadlines import Deadlines
 from .sign_conversion import largest_pair, multiplies_codes, with_unsigned_codes
 
 # from 1.32 on it writes an id of the machine below the home and sends events, unless this is set before it is imported
@@ -42,6 +43,7 @@ EXACT = {"session.disable_quant_qdq": "1"}
 WEIGHTS_BESIDE = "session.model_external_initializers_file_folder_path"  # of a model in memory
 
 
+DEADLINES = Deadlines()
 _SHARING = threading.Lock()
 _shared: list[bool] = []  # whether there is memory that sessions share, once one has asked
 
@@ -225,9 +227,7 @@ def _time_limit(seconds: float, name: str) -> Iterator[Any]:
     def end() -> None:
         options.terminate = True
 
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
+    deadline = DEADLINES.add(seconds, end)
     try:
         yield options
     except Exception:
@@ -235,7 +235,7 @@ def _time_limit(seconds: float, name: str) -> Iterator[Any]:
             raise BudgetError("C107", f"{name} must run on the host within {seconds:g} seconds", help=RAISE_TIME_LIMIT) from None
         raise
     finally:
-        timer.cancel()
+        DEADLINES.cancel(deadline)
 
 
 @contextmanager
