@@ -19,15 +19,18 @@ from rewrite_compiler.compile import Offload, Plan, calibrated, calibrated_withi
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
+from rewrite_compiler.ila_models.flexasr import numerics
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, clamp, fold, maximum, reduce_sum, sat, select, signed, switch
 from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.readings.arrays.evaluator import table_data
 from rewrite_compiler.readings.kernels.evaluate import evaluate_together
+from rewrite_compiler.readings.kernels.format_conversion import values_of
 from rewrite_compiler.report.terminal import attribution_texts
 from rewrite_compiler.study.diagnosis.attribution import attribute
 from rewrite_compiler.study.diagnosis.repair import repair
+from rewrite_compiler.study.diagnosis.term_candidates import leaves_of, numerics_of
 from rewrite_compiler.study.diagnosis.trials import Trials
-from rewrite_compiler.study.numerics.edits import OTHER_BRANCH, SourceTerms, edits_of
+from rewrite_compiler.study.numerics.edits import OTHER_BRANCH, SourceTerms, edited, edits_of, result_edits
 from rewrite_compiler.study.numerics.exact_tables import approximation, exact_table, odd_entries
 from rewrite_compiler.study.numerics.rewriting import Rewriter
 from rewrite_compiler.study.numerics.source_places import with_places
@@ -132,6 +135,34 @@ def test_a_narrow_accumulator_is_named_behind_operands_that_are_scaled_because_o
     assert 22 < int(culprit["after"].split()[0]) <= 27
     assert len(culprit["unscaled"]) == 3
     assert attribution_texts(document)[-1].endswith("on operands that are not scaled")
+
+
+def test_a_bias_with_which_results_are_encoded_is_no_fault_of_the_shift_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes with exponents: an edit of what encodes them doubles or halves all results, as a shift before it does."""
+    plan = compile_model(MLP.model, "flexasr", calibrate=MLP.calibration)
+    o = plan.offloads[-1]
+    w = numerics_of(o)
+    twice, half = result_edits(w, [o.formats["y"]])
+    assert {(e.aspect, Path(e.place.file).name) for e in (twice, half)} == {("bias", "numerics.py")}
+    codes = {n: np.random.default_rng(3).integers(0, 256, (1, *leaf.shape)) for n, leaf in leaves_of(o).items()}
+
+    def results(offload: Offload) -> np.ndarray:
+        leaves = list(leaves_of(o).values())
+        (y,) = evaluate_together(
+            offload.mapping.result_codes(leaves, o.formats, dict(o.node.attributes)), {leaf: codes[leaf.name] for leaf in leaves}
+        )
+        return values_of(o.formats["y"], y)
+
+    expected, doubled, halved = (results(x) for x in (o, edited(o, twice), edited(o, half)))
+    largest, least = float(o.formats["y"].largest), float(o.formats["y"].unit) * 17
+    assert np.array_equal(doubled, np.clip(2 * expected, -largest, largest))
+    assert np.array_equal(halved, np.where(np.abs(expected) / 2 < least, 0, expected / 2))
+
+    monkeypatch.setattr(linear, "encode", lambda x, bias: numerics.encode(x, bias + 1))
+    document = attribute(plan, Trials(plan, samples_for(plan.source, MLP.data).evenly(48), metric_of("max-relative-error")))
+    named = [c["field"] for c in ([document["culprit"]] if document["culprit"] else document["either"])]
+    assert not named or "bias" in named
+    assert "bias" in {term["field"] for term in document["terms"]}
 
 
 def test_two_flaws_are_no_single_culprit(sound: Plan, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ...data import CALIBRATION_SAMPLES, Dataset
 from ...errors import FlexmatchError
 from ...ir.program import Data
 from ...lang.binders import Leaf
-from ..numerics.edits import WIDTHS, SourceTerms, TermEdit, bits_before, edited, edits_of, of_bits, source_terms
+from ..numerics.edits import WIDTHS, SourceTerms, TermEdit, bits_before, edited, edits_of, of_bits, result_edits, source_terms
 from ..numerics.rewriting import WIDE
 from ..numerics.watch import Watched, watch
 from .candidates import FloatRun, float_run
@@ -119,7 +119,7 @@ def term_changes(bases: Sequence[Basis], suspects: Sequence[str], alone_errors: 
 
 def _changes_in(basis: Basis, current_errors: Mapping[str, float], alone_errors: Mapping[str, float]) -> Iterator[TermChange]:
     """Yield the edits on one basis that leave less than the current isolated error of a suspect."""
-    lists = {o.id: edits_of(numerics_of(o)) for o in basis.plan.offloads if o.mapping.codes is not None}
+    lists = {o.id: _edits(o) for o in basis.plan.offloads if o.mapping.codes is not None}
     gains: dict[TermEdit, list[tuple[float, str, float]]] = {}
     for o in (o for o in basis.plan.offloads if o.id in current_errors):
         if basis.unscaled and o.id not in basis.unscaled:
@@ -133,6 +133,12 @@ def _changes_in(basis: Basis, current_errors: Mapping[str, float], alone_errors:
         worst = max(rows)[1]
         others = tuple(key for key, edits in lists.items() if key != worst and edit in edits)
         yield TermChange((worst, *others), edit, max(error for _, _, error in rows), basis, sum(gain for gain, _, _ in rows))
+
+
+def _edits(o: Offload) -> list[TermEdit]:
+    """Return the edits of an offload's numerics."""
+    w = numerics_of(o)
+    return [*edits_of(w), *result_edits(w, [o.formats[n] for n in o.mapping.axes.results])]
 
 
 def least_width(change: TermChange) -> int | None:

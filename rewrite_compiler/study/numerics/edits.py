@@ -18,7 +18,7 @@ from ...compile import Offload
 from ...lang import intervals as iv
 from ...lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, Table, array, scalar_array
 from ...lang.expr import Expr, binary, clamp, const, lift, select, wrap
-from ...lang.formats import Format
+from ...lang.formats import AdaptivFloat, Format
 from ...lang.traversal import terms_of
 from ...target import Mapping as Operation
 from .exact_tables import approximation, exact_table, odd_entries, with_entry
@@ -26,6 +26,7 @@ from .rewriting import BUILDERS, WIDE, Rewrite, Rewriter, lookup
 from .source_places import SourcePlace, with_places
 
 OTHER_BRANCH = "other_branch"
+RESULT_STEPS = {"larger_result": ("one more", 1), "smaller_result": ("one less", -1)}  # key → text, what exponents have more
 FLIPPED = {"min": "max", "max": "min"}
 
 
@@ -229,6 +230,8 @@ class SourceTerms:
 
     def at(self, edit: TermEdit) -> list[Expr]:
         """Return the terms that an edit changes."""
+        if edit.key in RESULT_STEPS:
+            return []
         if edit.key == OTHER_BRANCH:
             return [e for e in self.terms if edit.place in self.other_branches.get(e, ())]
         terms = (e for e in self.terms if e.op == edit.op and edit.place in self.places.get(e, ()))
@@ -282,6 +285,29 @@ def _to_other_branch(place: SourcePlace, op: str) -> TermEdit:
     return TermEdit(place, a.aspect, "as written", "swapped", a.rank, OTHER_BRANCH, op, a.build)
 
 
+def result_edits(w: SourceTerms, formats: Sequence[Format]) -> Iterator[TermEdit]:
+    """Yield the edits of what encodes the results in codes with exponents: with a bias of one more, or of one less.
+
+    A shift before it, where the result is encoded, mends a wrong bias: without these edits data would seem to blame the shift.
+    """
+    for a, f in zip(w.results, formats, strict=True):
+        if isinstance(f, AdaptivFloat) and isinstance(a, Comprehension):
+            for (key, (after, _)), place in itertools.product(RESULT_STEPS.items(), w.places.get(a.body, ())):
+                yield TermEdit(place, "bias", "as written", after, Rank.STRUCTURE, key, a.body.op, lambda e, args: args[0])
+
+
+def _rescaled(a: Array, f: AdaptivFloat, step: int) -> Array:
+    """Return codes of a format whose values have exponents of `step` more: the largest at its upper end, zeros at its lower one."""
+    half = 1 << f.width - 1  # of the codes: of values that are not negative
+
+    def element(*i: Expr) -> Expr:
+        size, sign = a[i] % half, a[i] >> f.width - 1
+        scaled = clamp(size + (step << f.mantissa_bits), 0, half - 1)
+        return select((size == 0) | (scaled == 0), 0, sign * half + scaled)
+
+    return array(element, a.shape)
+
+
 def edited(o: Offload, edit: TermEdit, *, inlines: bool = False) -> Offload:
     """Return an offload with its numerics edited; its driver and its device stay as they are. `inlines` as for `Rewriter`."""
     mapping = o.mapping
@@ -291,6 +317,10 @@ def edited(o: Offload, edit: TermEdit, *, inlines: bool = False) -> Offload:
     @functools.wraps(codes)
     def numerics(*operands: Array, **context: Any) -> Any:
         w = source_terms(mapping, operands, context.get("f", o.formats), context)
+        if edit.key in RESULT_STEPS:
+            formats, step = [o.formats[n] for n in mapping.axes.results], RESULT_STEPS[edit.key][1]
+            scaled = tuple(_rescaled(a, f, step) if isinstance(f, AdaptivFloat) else a for a, f in zip(w.results, formats, strict=True))
+            return scaled[0] if len(scaled) == 1 else scaled
         rewriter = w.rewriter(edit, inlines=inlines)
         results = [_within(rewriter.array(a), o.formats[n]) for a, n in zip(w.results, mapping.axes.results, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
