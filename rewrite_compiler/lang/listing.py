@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .binders import Array, Comprehension, FoldResult, Leaf, Table
 from .expr import Expr
 from .printer import INFIX
-from .step import Let, Loop, Require, Seq, Step, Together, Update, When
+from .step import Let, Loop, Require, Seq, Step, Together, Update, When, children
 
 LONG_TERM = 48  # characters of a term worth a name when it occurs again
 HEXADECIMAL = 1 << 12
@@ -37,6 +37,8 @@ class StepWriter:
             return self._block(head, step.body)
         if isinstance(step, When):
             self._find_names([step.condition])
+            if not _is_listed(step.then):
+                return self._block(f"when not ({self.expr(step.condition)}):", step.otherwise)
             lines = self._block(f"when {self.expr(step.condition)}:", step.then)
             return lines + self._block("else:", step.otherwise)
         if isinstance(step, Let):
@@ -46,9 +48,10 @@ class StepWriter:
         return []
 
     def _block(self, head: str, body: Step) -> list[str]:
+        if not _is_listed(body):
+            return []
         definitions = self._with_names([head])
-        lines = self.step(body)
-        return [*definitions, *("    " + line for line in lines)] if lines else []
+        return [*definitions, *("    " + line for line in self.step(body))]
 
     def _statement(self, updates: Sequence[Update]) -> list[str]:
         lines = []
@@ -169,6 +172,11 @@ class StepWriter:
 
     def _last(self, n: object) -> str:
         return self.last_value(n) if isinstance(n, Expr) else str(int(n) - 1)  # type: ignore[call-overload]
+
+
+def _is_listed(step: Step) -> bool:
+    """Tell whether a listing has a line for a step: not for one of diagnostics alone."""
+    return isinstance(step, Update | Together | Let) or any(map(_is_listed, children(step)))
 
 
 def _inner_terms(a: object) -> list[Expr]:

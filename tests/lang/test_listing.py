@@ -75,6 +75,8 @@ STEPS: list[tuple[Step, list[str]]] = [
     (loop(n, lambda k: assign(N, k)), ["for i in 0 … n - 1:", "    n := i"]),
     (when(n == 3, assign(N, 1)), ["when n == 3:", "    n := 1"]),
     (when(n == 3, assign(N, 1), assign(N, 2)), ["when n == 3:", "    n := 1", "else:", "    n := 2"]),
+    (when(n == 3, require(n < 5, "I102", "a sentence"), assign(N, 2)), ["when not (n == 3):", "    n := 2"]),
+    (when(n == 3, require(n < 5, "I102", "a sentence")), ["nothing changes"]),
     (
         let(array(lambda i: X[i, 0], 4), lambda kept: assign(X, kept[1], 0, 0)),
         ["let local = [x[i, 0] for i in 0 … 3]", "x[0, 0] := local[1]"],
