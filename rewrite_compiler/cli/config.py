@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..intake import MAX_TOML_BYTES, ExcessiveText, FileBound, MalformedText, pa
 
 FLAG, DEFAULT = "flag", "default"
 PREFIX = "FLEXMATCH_"
+KEY_OF_LINE = re.compile(r"\s*\[*\s*(?:tool\.flexmatch\.)?[\"']?([\w-]+)")  # the first part of a key, or the heading of a table
 OWN, PROJECT = "flexmatch.toml", "pyproject.toml"
 FILE = FileBound("a configuration", MAX_TOML_BYTES)
 TRUTH = {"1": True, "true": True, "0": False, "false": False}
@@ -42,6 +44,11 @@ class Configuration:
     name: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)  # on which keys and tables stand
+
+    def place_of(self, key: str) -> str:
+        """Return file and line of a key."""
+        return f"{self.name}:{self.lines[key]}" if key in self.lines else self.name
 
 
 def read_configuration(folder: Path) -> Configuration:
@@ -64,11 +71,11 @@ def read_configuration(folder: Path) -> Configuration:
 def _configuration(folder: Path) -> Configuration:
     flexmatch_table = _toml(folder / OWN)
     if flexmatch_table is not None:
-        return _checked(OWN, flexmatch_table)
+        return _checked(OWN, flexmatch_table, _lines_of(folder / OWN))
     project = _toml(folder / PROJECT)
     tool = {} if project is None else project.get("tool", {})
     values = tool.get("flexmatch") if isinstance(tool, dict) else None
-    return Configuration() if values is None else _checked(PROJECT, values)
+    return Configuration() if values is None else _checked(PROJECT, values, _lines_of(folder / PROJECT, after="[tool.flexmatch]"))
 
 
 def _toml(path: Path) -> dict[str, Any] | None:
@@ -82,14 +89,26 @@ def _toml(path: Path) -> dict[str, Any] | None:
         raise InputError("F103", f"the configuration is not TOML: {error}", place=path.name, help="correct the file") from None
 
 
-def _checked(name: str, values: Any) -> Configuration:
+def _lines_of(path: Path, after: str = "") -> dict[str, int]:
+    """Return the lines on which keys and tables of a file stand, those behind a heading alone where one is named."""
+    texts = path.read_text("utf-8-sig").splitlines()
+    start = next((n for n, text in enumerate(texts, 1) if text.partition("#")[0].strip() == after), 0)
+    return {m[1]: n for n, text in reversed([*enumerate(texts, 1)]) if n > start and (m := KEY_OF_LINE.match(text))}
+
+
+def _checked(name: str, values: Any, lines: Mapping[str, int]) -> Configuration:
     if not isinstance(values, dict):
         raise InputError("F103", "tool.flexmatch must be a table of options", place=name, help="write [tool.flexmatch]")
-    for key in values:
+    configuration = Configuration(name, values, lines=lines)
+    for key, value in values.items():
+        if isinstance(value, dict) and (key not in KEYS or {*value} <= {*KEYS}):
+            top = "at the top of the file" if name == OWN else "directly in [tool.flexmatch]"
+            sentence = f"settings are for all verbs and stand {top}, not in a table called {key}"
+            raise UsageError("F203", sentence, place=configuration.place_of(key), help=f"leave out the heading of {key}")
         if key not in KEYS:
             remedy = " ".join(filter(None, (did_you_mean(key, KEYS), f"keys: {', '.join(KEYS)}")))
-            raise UsageError("F203", f'there is no setting called "{key}"', place=name, help=remedy)
-    return Configuration(name, values)
+            raise UsageError("F203", f'there is no setting called "{key}"', place=configuration.place_of(key), help=remedy)
+    return configuration
 
 
 def resolve_setting(
@@ -107,7 +126,7 @@ def resolve_setting(
     if environment.get(variable):
         return Setting(_from_text(action, environment[variable], variable), variable)
     if key in configuration.values:
-        return Setting(_from_file(action, configuration.values[key], configuration.name), configuration.name)
+        return Setting(_from_file(action, configuration.values[key], configuration.place_of(key)), configuration.name)
     return Setting(default, DEFAULT)
 
 
@@ -130,7 +149,10 @@ def _from_file(action: argparse.Action, value: Any, place: str) -> Any:
             raise UsageError("F203", f"{action.dest} must be a text or a whole number, not {_shown(value)}", place=place)
         if action.dest == "metric" and ":" in str(text):
             _refuse_code(f'metric must be a name of flexmatch\'s own, not "{text}"', "--metric", place)
-        return _typed(action, str(text), f"{action.dest} in {place}")
+        try:
+            return _typed(action, str(text), action.dest)
+        except UsageError as error:
+            raise error.at(place) from None
     texts = [value] if isinstance(value, str) else value
     if not _is_texts(texts):
         raise UsageError("F203", f"{action.dest} must be a text or a list of texts, not {_shown(value)}", place=place)

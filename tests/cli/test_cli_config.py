@@ -87,28 +87,37 @@ def test_the_table_of_keys_is_what_parsers_let_configuration_set() -> None:
 
 KNOWN = f"keys: {', '.join(KEYS)}"
 WRONG = {
-    "unknown key": (
-        "batchh = 1", 2, f'flexmatch.toml: error[F203]: there is no setting called "batchh"\n  help: did you mean "batch"? {KNOWN}',
+    "table of a verb": (
+        '\n[cosim]\nsamples = 3', 2,
+        "flexmatch.toml:2: error[F203]: settings are for all verbs and stand at the top of the file, not in a table called cosim\n"
+        "  help: leave out the heading of cosim",
     ),
-    "wrong type": ("batch = 1.5", 2, f"flexmatch.toml: error[F203]: batch must be a text or a whole number, not float{GIVE}"),
-    "no flag": ('exact = "yes"', 2, f'flexmatch.toml: error[F203]: exact must be true or false, not "yes"{GIVE}'),
-    "no list": ("shape = 3", 2, f"flexmatch.toml: error[F203]: shape must be a text or a list of texts, not int{GIVE}"),
-    "below": ("batch = 0", 2, f'error[F203]: batch in flexmatch.toml must be a whole number from 1 on, not "0"{GIVE}'),
+    "second line": (
+        'exact = true\n"acel" = "vta"', 2,
+        f'flexmatch.toml:2: error[F203]: there is no setting called "acel"\n  help: did you mean "accel"? {KNOWN}',
+    ),
+    "unknown key": (
+        "batchh = 1", 2, f'flexmatch.toml:1: error[F203]: there is no setting called "batchh"\n  help: did you mean "batch"? {KNOWN}',
+    ),
+    "wrong type": ("batch = 1.5", 2, f"flexmatch.toml:1: error[F203]: batch must be a text or a whole number, not float{GIVE}"),
+    "no flag": ('exact = "yes"', 2, f'flexmatch.toml:1: error[F203]: exact must be true or false, not "yes"{GIVE}'),
+    "no list": ("shape = 3", 2, f"flexmatch.toml:1: error[F203]: shape must be a text or a list of texts, not int{GIVE}"),
+    "below": ("batch = 0", 2, f'flexmatch.toml:1: error[F203]: batch must be a whole number from 1 on, not "0"{GIVE}'),
     "not TOML": (
         "batch =", 3,
         "flexmatch.toml: error[F103]: the configuration is not TOML: Invalid value (at end of document)\n  help: correct the file",
     ),
     "code": (
         'accel = "./mine.py"', 2,
-        'flexmatch.toml: error[F203]: accel must be the name of an installed accelerator, not the path "./mine.py": '
+        'flexmatch.toml:1: error[F203]: accel must be the name of an installed accelerator, not the path "./mine.py": '
         "a configuration file never loads code\n  help: give it with --accel",
     ),
     "metric of a module": (
         'metric = "mine:score"', 2,
-        'flexmatch.toml: error[F203]: metric must be a name of flexmatch\'s own, not "mine:score": '
+        'flexmatch.toml:1: error[F203]: metric must be a name of flexmatch\'s own, not "mine:score": '
         "a configuration file never loads code\n  help: give it with --metric",
     ),
-    "rules": ('rules = "mine.py"', 2, f'flexmatch.toml: error[F203]: there is no setting called "rules"\n  help: {KNOWN}'),
+    "rules": ('rules = "mine.py"', 2, f'flexmatch.toml:1: error[F203]: there is no setting called "rules"\n  help: {KNOWN}'),
 }  # fmt: skip
 
 
