@@ -266,8 +266,9 @@ def test_by_hand_rounds_as_the_specification_does() -> None:
 
 @pytest.mark.parametrize(("name", "least"), [("samples", 0), ("audit", 0), ("batch", 0), ("threads", 1)])
 def test_counts_that_make_no_sense_are_refused(name: str, least: int) -> None:
-    """No sample means all, no audited batch none."""
-    assert vars(replace(Settings(threads=1), **{name: least}))[name] == least
+    """No sample means all, no audited batch none, and no thread one for each core."""
+    for count in {0, least}:
+        assert vars(replace(Settings(threads=1), **{name: count}))[name] == count
     with pytest.raises(FlexmatchError) as caught:
-        replace(Settings(threads=1), **{name: least - 1})
-    assert str(caught.value) == f"error[F203]: {name} must be a whole number from {least} on, not {least - 1}"
+        replace(Settings(threads=1), **{name: -1})
+    assert str(caught.value) == f"error[F203]: {name} must be a whole number from {least} on, not -1"

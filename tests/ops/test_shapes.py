@@ -180,7 +180,7 @@ def test_attributes_are_completed() -> None:
     assert complete_attributes(OPS["slice"], {"stop": 3, "axis": 0, "start": 1}) == {"axis": 0, "start": 1, "stop": 3, "step": 1}
     with pytest.raises(ShapeError, match=r'^error\[F131\]: slice needs the attribute "start"$'):
         complete_attributes(OPS["slice"], {"axis": 0, "stop": 1})
-    with pytest.raises(ShapeError, match=r'^error\[F131\]: relu has no attribute "slope"$'):
+    with pytest.raises(ShapeError, match=r'^error\[F131\]: relu has no attribute "slope"\n  help: it has none$'):
         complete_attributes(OPS["relu"], {"slope": 1.0})
 
 

@@ -14,7 +14,7 @@ from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 
 KEPT = stored()
-SECONDS = 5.0
+SECONDS = 60.0  # no search that does not end; how long each takes is measured by benchmarks/certificates.py
 
 
 @pytest.mark.parametrize("rule", gallery(*FALSE), ids=str)

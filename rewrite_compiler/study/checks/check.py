@@ -119,8 +119,8 @@ def check(
     report, (name, _, _) = progress or (lambda _: None), subject.partition(":")
     path = Path(name)
     is_a_plan = path.is_file() and is_plan(path)
-    for argument, value in (("data", data), ("accel", accel), ("rules", rules)):
-        if not is_a_plan and value is not None and value != ():
+    for argument, is_given in (("data", data is not None), ("accel", bool(accel)), ("rules", bool(rules))):
+        if not is_a_plan and is_given:
             raise UsageError("F203", f"{argument} has no effect on {name}, which is no plan", help=f"leave {argument} out")
     if path.suffix == ".py":
         return _file(subject, path, groups, seed, report)
