@@ -96,6 +96,6 @@ def test_values_are_counted_by_loops_and_addends(micro_ops: int, outer: int, inn
     sim = model.simulator(dram=bytearray(1 << 16), strict=True)
     fields = {"uop_end": micro_ops, "iter_out": outer, "iter_in": inner}
     operands = {n: [fields.get(n, 0)] for n in model.instructions["gemm"].operands}
-    bounds = read_sets.instruction_bounds(model, sim.memories, model.instructions["gemm"], operands)
+    count = read_sets.instruction_values(model, sim.memories, model.instructions["gemm"], operands)
     passes = micro_ops * outer * inner
-    assert passes * 16 * 16 <= bounds.values <= passes * (16 * 16 + 4 * 16)
+    assert passes * 16 * 16 <= count <= passes * (16 * 16 + 4 * 16)

@@ -82,15 +82,15 @@ def test_a_call_of_many_values_is_compiled_to_the_full_level_at_once(monkeypatch
     def _add(count: Leaf) -> Step:
         return loop([count[()]], lambda i: assign(m.s.total, wrap(m.s.total[()] + reduce_sum(lambda k: m.s.x[k] * (i + k), 8), 32, True)))
 
-    levels, totals = [], []
+    large, totals = [], []
     for reading in ("native", "oracle"):
         sim = Simulator(m, reading=reading)
         sim.memories[m.s.x].data[:] = np.arange(-20, 44)
         for count in (3, 12, 13, 3):
             sim.issue("add", count=count)
             totals.append(int(sim.state("total")))
-            levels.append(sim._executable(m.instructions["add"]).level)
-    assert levels[:4] == [simulator.LIGHT, simulator.LIGHT, simulator.LEVEL, simulator.LEVEL]
+            large.append(sim._executable(m.instructions["add"]).is_large)
+    assert large[:4] == [False, False, True, True]
     assert totals[:4] == totals[4:]
 
 

@@ -15,6 +15,7 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila.simulation import read_sets, simulator
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import Mapping, Target, find_target, simulated_device
 from rewrite_compiler.targets.genesys.base import config
@@ -52,6 +53,23 @@ def test_elements() -> None:
     assert np.array_equal(run("add_relu_4", x=x, z=z), np.maximum(x + z, 0))
     assert np.array_equal(run("relu_4", x=x), np.maximum(x, 0))
     assert np.array_equal(run("clip_2", {"low": -0.25, "high": 0.5}, x=x[0, 0]), np.clip(x[0, 0], -16, 32))  # codes of 1/64
+
+
+def test_values_of_a_layer_are_counted_by_its_loops_though_it_clears_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instruction that runs a layer ends with its loops cleared; what they count is known before it."""
+    counts = []
+
+    def counted(*arguments: Any) -> int:
+        counts.append(read_sets.instruction_values(*arguments))
+        return counts[-1]
+
+    monkeypatch.setattr(simulator, "instruction_values", counted)
+    target, ila = design(SMALL)
+    m, (t, k, n) = target.mappings["dense"], (24, 32, 48)
+    x, w = drawn(3, t, k).astype(np.int8), drawn(4, n, k).astype(np.int8)
+    y = m.run_driver(simulated_device(ila, reading="native"), {"x": x, "w": w}, m.formats_for({"x": 1.0, "w": 1.0}), {})
+    assert (np.asarray(y) == x.astype(np.int64) @ w.T.astype(np.int64)).all()
+    assert t * k * n <= max(counts) <= 2 * t * k * n
 
 
 def test_functions_are_near_what_they_are_named_after() -> None:

@@ -28,6 +28,7 @@ from ...readings.state.access_bounds import AccessBounds, access_bounds
 from ...readings.state.footprint import Footprint, footprint
 from ...readings.state.interpreter import Machine
 from ...readings.state.upward_exposed_reads import ExposedReads, exposed_reads_of
+from ...readings.state.value_count import value_count
 from ..model import CONTROL, Ila, Instruction
 from ..verification.queue_interleavings import written_by
 
@@ -94,6 +95,23 @@ def instruction_bounds(
     )  # fmt: skip
 
 
+def instruction_values(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> int:
+    """Return about how many values an instruction computes in the current control state."""
+    control = _control_of(ila, instruction)
+    configuration = _configuration(control, memories, instruction, operands)
+    contents = _contents(memories, instruction, operands, control)
+    return _cached(ila, configuration + b"values", lambda: value_count(instruction.update, contents))
+
+
+def _contents(
+    memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], control: tuple[Leaf, ...]
+) -> dict[Leaf, Data]:  # fmt: skip
+    """Return the values of control state and scalar operands."""
+    return {leaf: memories[leaf].data for leaf in control} | {
+        leaf: np.asarray(operands[name]) for name, leaf in _scalars(instruction).items()
+    }
+
+
 def _bounds(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], control: tuple[Leaf, ...],
     configuration: bytes,
@@ -101,8 +119,7 @@ def _bounds(
     """Return bounds of accesses, by the contents of `control`."""
 
     def bounds() -> AccessBounds:
-        contents: dict[Leaf, Data] = {leaf: memories[leaf].data for leaf in control}
-        contents |= {leaf: np.asarray(operands[name]) for name, leaf in _scalars(instruction).items()}
+        contents = _contents(memories, instruction, operands, control)
         touched = written_by(instruction) | _read_by(instruction)
         shapes = {s.leaf: memories[s.leaf].element_shape for s in ila.states.values() if s.leaf in touched and s.leaf.rank}
         return access_bounds(instruction.update, instruction.result, shapes, contents)

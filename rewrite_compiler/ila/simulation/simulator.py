@@ -29,12 +29,12 @@ from ..mmio import Command, assemble, split_lanes
 from ..model import CONTROL, Ila, Instruction, instruction_of, unknown_name_error
 from .batch_decoder import play
 from .initialisation_tracking import InitialisationMap
-from .read_sets import instruction_bounds
+from .read_sets import instruction_values
 
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
 # an instruction is compiled fast, and again to this level when it has run for as long as that may take, or a call computes so many values
-LIGHT, LEVEL, LIGHT_SECONDS, LIGHT_VALUES = 1, 2, 0.5, 1 << 27
+LEVEL, LIGHT_SECONDS, LIGHT_VALUES = 2, 0.5, 1 << 27
 SHORT_BLOCK = 256  # commands that machine code runs one by one; numpy is quicker on more
 
 
@@ -277,7 +277,7 @@ class _Executable:
         accessed_memories = self.written_memories.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
         self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in accessed_memories)
         self.counter = index_variable("n", 1 << 31)
-        self.has_loops, self.level = has_loops(instruction.update), LIGHT
+        self.has_loops, self.is_large = has_loops(instruction.update), False  # whether calls are worth the full level
         self.has_update = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
         self.reads_update = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(
             self.written_memories
@@ -329,14 +329,15 @@ class _Executable:
         """
         if self.sim.by_arrays:
             return False, None
+        from ...readings.native.jit import LIGHT
         from ...readings.native.printer import native_function
 
         step, returned = _step_with_result(self.instruction)
-        self.level = LEVEL if self.level < LEVEL and self._values(count, operands) > LIGHT_VALUES else self.level
-        function = native_function(step, self.sim.strict, self.level)
-        if not isinstance(function, str) and self.level < LEVEL and function.seconds > LIGHT_SECONDS:
-            self.level = LEVEL
-            function = native_function(step, self.sim.strict, self.level)
+        self.is_large = self.is_large or self._values(count, operands) > LIGHT_VALUES
+        function = native_function(step, self.sim.strict, LEVEL if self.is_large else LIGHT)
+        if not isinstance(function, str) and not self.is_large and function.seconds > LIGHT_SECONDS:
+            self.is_large = True
+            function = native_function(step, self.sim.strict, LEVEL)
         if isinstance(function, str):
             self.sim.not_native[self.instruction.name] = function
             return False, None
@@ -356,10 +357,10 @@ class _Executable:
         return True, None if returned is None else rows[returned].reshape(count, *static_shape(returned))
 
     def _values(self, count: int, operands: Mapping[str, Data]) -> int:
-        """Return at most how many values commands compute, 0 of an instruction without loops."""
+        """Return about how many values commands compute, 0 of an instruction without loops."""
         if not self.has_loops:
             return 0
-        return count * instruction_bounds(self.sim.ila, self.sim.machine.memories, self.instruction, operands).values
+        return count * instruction_values(self.sim.ila, self.sim.machine.memories, self.instruction, operands)
 
     def _forget(self) -> None:
         self.sim.machine.invalidate(self.written_memories)
