@@ -36,6 +36,7 @@ from ..rewrite.ruleset import LOWERING, lowering_rules, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .explanation.egraph_statistics import back_off_notes, egraph_document, rule_seconds
 from .explanation.host_reasons import HostReasons
+from .explanation.law_routes import RULESETS
 from .matching.match import MatchResult, case_of, match, offloads_as_written, spelling_rules
 from .matching.objective import OFFLOADS, Objective, comparable_mappings, objective_for
 from .matching.pins import HOST, NO_PINS, Pins, pins_of, require_pins, unmet_pin
@@ -49,8 +50,6 @@ from .plan.residency import residencies
 from .plan.step_certificates import CertificateLookup
 from .plan.user_rules import admit_rules, judge_used_operations
 from .rescaling import rescaled
-
-RULESETS = 8  # whose digests a process keeps
 
 
 @public_record(

@@ -19,7 +19,7 @@ from ..data import CALIBRATION_SAMPLES, Samples, samples_for
 from ..fit.host import table_from
 from ..ir.program import Data, Value
 from ..limits import DEFAULT, Limits
-from .formats.calibrate import MOST_BYTES, SEARCH_SAMPLES, Observations, calibrated, float_run, isolated_error, observed
+from .formats.calibrate import MOST_BYTES, SEARCH_SAMPLES, Observations, calibrated, calibration_run, isolated_error, observed
 from .formats.unlowered import FloatRun
 from .host.lazy_codes import elements_of
 from .matching.objective import objective_for
@@ -44,7 +44,7 @@ class _Rescaling:
 
 def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[str, float]:
     """Return the relative error (root of the relative squared error) of each offload's first result on the first samples, by offload."""
-    return _errors(plan, first_values(plan, inputs, float_run(plan, inputs, seconds)))
+    return _errors(plan, first_values(plan, inputs, calibration_run(plan, inputs, seconds)))
 
 
 def _errors(plan: Plan, samples: MappingOf[Value, Data]) -> dict[str, float]:
@@ -133,7 +133,7 @@ class _Completion:
 
     def measured(self, plan: Plan) -> _Measured:
         """Return a plan with what a float run of the samples shows of its offloads."""
-        run = float_run(plan, self.inputs, self.limits.host_seconds)
+        run = calibration_run(plan, self.inputs, self.limits.host_seconds)
         observations = observed(plan, self.inputs, run, method=self.method)
         return _Measured(plan, observations, first_values(plan, self.inputs, run))
 

@@ -14,6 +14,7 @@ from ..errors import FlexmatchError, InputError
 from ..limits import DEFAULT, Limits
 from .file.read import read_model
 from .file.tensors import CODES
+from .graph.attributes import subgraphs
 from .load import import_model
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -108,8 +109,7 @@ def _output_info(source: ReducibleModel, name: str) -> Any:
 def _read_names(node: Any) -> Iterable[str]:
     """Yield the names that a node reads, free names of its subgraphs included."""
     yield from (i for i in node.input if i)
-    for a in node.attribute:
-        for inner in (*([a.g] if a.HasField("g") else []), *a.graphs):
-            defined = {o for n in inner.node for o in n.output} | {i.name for i in inner.input} | {t.name for t in inner.initializer}
-            yield from (i for n in inner.node for i in _read_names(n) if i not in defined)
-            yield from (o.name for o in inner.output if o.name not in defined)
+    for inner in subgraphs(node):
+        defined = {o for n in inner.node for o in n.output} | {i.name for i in inner.input} | {t.name for t in inner.initializer}
+        yield from (i for n in inner.node for i in _read_names(n) if i not in defined)
+        yield from (o.name for o in inner.output if o.name not in defined)

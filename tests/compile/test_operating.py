@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model, operating, plan_of_document, rescaling, to_json
-from rewrite_compiler.compile.formats.calibrate import float_run, observed
+from rewrite_compiler.compile.formats.calibrate import calibration_run, observed
 from rewrite_compiler.compile.operating import relative_errors
 from rewrite_compiler.compile.rescaling import Scaling, _is_about_ranks, law_of, scalings, tensor_exponents
 from rewrite_compiler.cosim import cosimulate
@@ -150,7 +150,7 @@ def test_what_a_float_run_shows_is_scaled_instead_of_running_again(method: str) 
     app, texts = find_application("digits_mlp"), ("linear_2: x+1 b+1", "linear_1: w-2 b-2")
     plain, scaled = (compile_model(app.model, "flexasr", Options(scaled=t)) for t in ((), texts))
     inputs = samples_for(plain.source, app.calibration).inputs
-    derived, run = (observed(p, inputs, float_run(p, inputs), method=method) for p in (plain, scaled))
+    derived, run = (observed(p, inputs, calibration_run(p, inputs), method=method) for p in (plain, scaled))
     derived = derived.scaled(tensor_exponents(plain, texts))
     assert derived.largest == run.largest
     assert {key: [x.tolist() for x in parts] for key, parts in derived.values.items()} == {
@@ -162,7 +162,7 @@ def test_what_a_float_run_shows_is_scaled_instead_of_running_again(method: str) 
 
 def test_trials_of_scalings_need_one_float_run(norm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
-    monkeypatch.setattr(operating, "float_run", lambda *arguments: runs.append(arguments) or float_run(*arguments))
+    monkeypatch.setattr(operating, "calibration_run", lambda *arguments: runs.append(arguments) or calibration_run(*arguments))
     assert planned(norm, 3.0).settings["scaled"] == ["layer_norm_0: x-2"]
     assert len(runs) == 1
 

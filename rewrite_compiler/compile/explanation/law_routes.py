@@ -13,7 +13,7 @@ from ...ops.static import IsConstant
 from ...rewrite.rule import Rule, short_place
 from ..matching.pattern_difference import PartialMatch, value_of_attribute
 
-RULESETS = 8  # whose laws a process keeps
+RULESETS = 8  # of which a process keeps what it has computed
 
 
 @dataclass(frozen=True)

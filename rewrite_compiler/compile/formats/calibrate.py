@@ -66,7 +66,7 @@ def calibrated(
     if is_calibrated_by(plan, sha256, samples, methods):
         return plan
     if observations is None:
-        observations = observed(plan, inputs, float_run(plan, inputs, limits.host_seconds), batch=batch, method=method)
+        observations = observed(plan, inputs, calibration_run(plan, inputs, limits.host_seconds), batch=batch, method=method)
     offloads, tensors = [], list[dict[str, Any]]()
     for o in plan.offloads:
         ranges = _ranges(plan, o, observations, methods)
@@ -175,7 +175,7 @@ class Observations:
         )
 
 
-def float_run(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> FloatRun:
+def calibration_run(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> FloatRun:
     """Return the float run of a plan's program that computes the tensors of all offloads; samples are those of calibration.
 
     Raises:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.attributes import subgraphs
+
 QUANTISER = "QuantizeLinear"
 EXACT_BITS = 8  # of a scale: 256 codes times it have an exact sum in float32
 
@@ -38,9 +40,8 @@ def _bodies(body: Any) -> Iterator[Any]:
     """Yield a graph, or the body of a function, and all its subgraphs."""
     yield body
     for node in body.node:
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _bodies(inner)
+        for inner in subgraphs(node):
+            yield from _bodies(inner)
 
 
 def _with_noise(body: Any, names: Iterator[str], amount: float) -> int:
