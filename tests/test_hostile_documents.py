@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 from command import flexmatch, perceptron, samples
+from pace import steps_of_python
 
 from rewrite_compiler.compile.document import SCHEMA, read_plan
 from rewrite_compiler.cosim.journal import Journal
@@ -66,15 +66,15 @@ def test_a_document_of_gigabytes_is_refused_by_its_size(name: str, folder: Path)
     flexmatch(*COMMANDS[name])  # imports
     sparse(folder / name, 20 * GIB)
     tracemalloc.start()
-    begun = time.process_time()
-    answer = flexmatch(*COMMANDS[name])
-    seconds, (_, most) = time.process_time() - begun, tracemalloc.get_traced_memory()
+    with steps_of_python(25_000_000):
+        answer = flexmatch(*COMMANDS[name])
+    _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (answer.code, answer.out, answer.new) == (3, "", ())
     assert answer.err.count("\n") == 2
     assert answer.err.startswith(f"{name}: error[")
     assert " bytes, not 21474836480\n" in answer.err
-    assert (seconds < 1, most < 100 << 20) == (True, True)
+    assert most < 100 << 20
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:
@@ -138,10 +138,8 @@ def test_a_hostile_mebibyte_is_answered_at_once(name: str, tmp_path: Path) -> No
         with pytest.raises(FlexmatchError):
             reads(tmp_path / "few.json")
     (tmp_path / name).write_bytes(data)
-    begun = time.process_time()
-    with pytest.raises(FlexmatchError):
+    with steps_of_python(25_000_000), pytest.raises(FlexmatchError):
         read(tmp_path / name)
-    assert time.process_time() - begun < 0.5
 
 
 def test_entries_and_keys_of_gigabytes_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

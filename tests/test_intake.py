@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import os
-import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import onnx
 import pytest
 from command import flexmatch, onnx_model, perceptron, process, samples
 from onnx import helper
+from pace import steps_of_python
 
 from rewrite_compiler.compile.document import _has_hash, read_plan
 from rewrite_compiler.cosim.journal import Journal
@@ -94,11 +94,9 @@ def test_a_sparse_file_is_refused_without_its_memory(name: str, size: int, tmp_p
     file.write_bytes(b"")
     os.truncate(file, size)
     tracemalloc.start()
-    begun = time.process_time()
     try:
-        with pytest.raises(FlexmatchError):
+        with steps_of_python(25_000_000), pytest.raises(FlexmatchError):
             READERS[name](file)
-        assert time.process_time() - begun < 1
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
     finally:
         tracemalloc.stop()
@@ -193,10 +191,8 @@ HOSTILE_MODELS = {
 @pytest.mark.parametrize("name", HOSTILE_MODELS)
 def test_a_hostile_model_is_answered_at_once(name: str, tmp_path: Path) -> None:
     (tmp_path / "app.onnx").write_bytes(perceptron((4, 3)).SerializeToString() + HOSTILE_MODELS[name])
-    begun = time.process_time()
-    with contextlib.suppress(FlexmatchError):
+    with steps_of_python(25_000_000), contextlib.suppress(FlexmatchError):
         load(tmp_path / "app.onnx")
-    assert time.process_time() - begun < 0.5
 
 
 # field of a graph → what it holds; each entry takes two bytes
@@ -229,10 +225,8 @@ def test_a_node_has_no_more_values_than_its_bound(kind: str, most: int, inside: 
 
 def test_a_rule_file_that_would_take_long_to_parse_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "x.rules").write_text("rule a(x: tensor) { relu(x) = x }\n" * 30_000, "utf-8")
-    begun = time.process_time()
-    with pytest.raises(FlexmatchError, match="a rule file must have at most 65536 bytes, not 1020000"):
+    with steps_of_python(25_000_000), pytest.raises(FlexmatchError, match="a rule file must have at most 65536 bytes, not 1020000"):
         rules_of_file(tmp_path / "x.rules")
-    assert time.process_time() - begun < 0.5
 
 
 HOSTILE_JSON = {
@@ -247,10 +241,9 @@ HOSTILE_JSON = {
 @pytest.mark.parametrize("name", HOSTILE_JSON)
 def test_a_hostile_json_text_has_its_true_reason(name: str) -> None:
     data, said = HOSTILE_JSON[name]
-    begun = time.process_time()
-    with pytest.raises(MalformedText) as caught:
+    with steps_of_python(25_000_000), pytest.raises(MalformedText) as caught:
         parse_json(data)
-    assert (str(caught.value), time.process_time() - begun < 0.5) == (said, True)
+    assert str(caught.value) == said
 
 
 def nested(depth: int) -> str:
@@ -319,9 +312,8 @@ HOSTILE_TOML = {
 def test_a_hostile_configuration_is_answered_at_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("flexmatch.toml").write_bytes(HOSTILE_TOML[name])
-    begun = time.process_time()
-    flexmatch("show", "config")
-    assert time.process_time() - begun < 1
+    with steps_of_python(25_000_000):
+        flexmatch("show", "config")
 
 
 def test_a_configuration_beyond_all_bounds_does_not_stop_a_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,3 +404,10 @@ def test_a_limit_has_as_many_digits_as_a_word() -> None:
     assert DEFAULT.with_overrides(["nodes=" + "9" * 18]).nodes == 10**18 - 1
     with pytest.raises(UsageError, match="limit nodes must have at most 18 digits, not 5000"):
         DEFAULT.with_overrides(["nodes=" + "9" * 5000])
+
+
+def test_a_bound_in_steps_of_python_is_exceeded_by_more_steps() -> None:
+    with steps_of_python(3_000_000):
+        sum(step * step for step in range(500_000))
+    with pytest.raises(AssertionError, match="steps"), steps_of_python(500_000):
+        sum(step * step for step in range(3_000_000))
