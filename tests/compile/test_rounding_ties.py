@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from rewrite_compiler.compile import compile_model
+from rewrite_compiler.compile import compile_model, verify
 from rewrite_compiler.compile.rounding_ties import undecided_by_ties
 from rewrite_compiler.compile.verify import PlanDiffers, check_plan
 from rewrite_compiler.frontend.perturb.rounding_noise import with_rounding_noise
@@ -69,6 +69,22 @@ def test_a_mean_between_two_codes_may_become_either(tmp_path: Path) -> None:
     one_code = check(GENERIC, tmp_path, mean=IN_ANOTHER_ORDER)
     assert one_code
     assert 0.005 < one_code < 0.05
+
+
+@pytest.mark.parametrize(
+    ("scale", "other", "cause"),
+    [(GENERIC, {"mean": IN_ANOTHER_ORDER}, verify.TIES), (EXACT, {"rounding": HALF_UP}, verify.FUSED)],
+    ids=["ties", "rounding"],
+)
+def test_the_deviation_of_the_host_has_its_true_cause(
+    scale: float, other: dict[str, str], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its own settings take the other of two codes it is that, not sums that saturate."""
+    (model := tmp_path / "m.onnx").write_bytes(network(scale))
+    plan, exact = compile_model(model, ["vta"]), verify._reference
+    monkeypatch.setattr(verify, "_reference", lambda m, **o: exact(m, **o) if o.get("is_exact", True) else Session(network(scale, **other)))
+    monkeypatch.setattr(verify, "saturates", lambda: cause != verify.FUSED)
+    assert check_plan(plan, network(scale), model).defaults.endswith(f"(DequantizeLinear, QuantizeLinear): {cause}")
 
 
 def test_exact_sums_have_one_answer(tmp_path: Path) -> None:
