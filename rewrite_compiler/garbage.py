@@ -19,3 +19,18 @@ def rare_collection(thresholds: tuple[int, int, int] = SPARING) -> Iterator[None
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Collect no garbage while the body runs; what it has made then counts as old, so that the next collection does not traverse it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            if not gc.get_freeze_count():  # else somebody's permanent objects would be among the old ones
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from in_process import engine_of, extracted, saturated
 from programs import CASES, constant, opaque, program_of
 
 from rewrite_compiler.egraph.graph.encode import opaque_key, program_items
-from rewrite_compiler.egraph.graph.graph import PROGRAM, from_json, to_json
+from rewrite_compiler.egraph.graph.graph import PROGRAM, EClass, EGraph, ENode, from_json, to_json
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Program, Source, renumber_values
 from rewrite_compiler.ir.types import TensorType
@@ -158,7 +159,21 @@ def test_constness_follows_constants_only() -> None:
 def test_an_e_graph_survives_json() -> None:
     for op in ("conv", "lstm", "clip", "full"):
         graph = saturated(program_of(op))
-        assert from_json(to_json(graph)) == graph
+        assert from_json(json.loads(json.dumps(to_json(graph)))) == graph
+
+
+def test_zeros_of_both_signs_and_equal_numbers_of_other_kinds_survive_json() -> None:
+    attributes = [
+        ("full", ((1,), 0.0)),
+        ("full", ((1,), -0.0)),
+        ("clip", (0.0, 1.0)),
+        ("clip", (-0.0, 1.0)),
+        ("slice", (0, 1)),
+        ("split", (0, True)),
+    ]
+    nodes = tuple(ENode(op, (), values, PROGRAM, frozenset()) for op, values in attributes)
+    graph = EGraph({0: EClass(TensorType((1,), "float32"), False, nodes)}, {})
+    assert str(from_json(json.loads(json.dumps(to_json(graph))))) == str(graph)
 
 
 def test_rounds_without_rules_change_nothing() -> None:

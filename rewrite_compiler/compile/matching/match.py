@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -24,6 +22,7 @@ from ...fit import Refusal, Tiling, tile
 from ...fit.cheapest_calls import cheapest_tiling
 from ...fit.cost import Price, femtojoules, price
 from ...fit.host import host_bytes, host_picoseconds
+from ...garbage import paused_collection
 from ...ir.program import Program, Value, total_macs
 from ...ir.types import TensorType
 from ...limits import Limits
@@ -60,20 +59,8 @@ def match(
     Raises:
         BudgetError: (F210) saturation crashed before its first round; (F211) no choice satisfies the pins.
     """
-    with _paused_garbage_collection():
+    with paused_collection():  # an e-graph is many acyclic objects, which every collection would traverse
         return extract_match(p, saturate_program(p, rules, mappings, limits), rules, mappings, limits, objective, pins)
-
-
-@contextmanager
-def _paused_garbage_collection() -> Iterator[None]:
-    """Pause the cyclic garbage collector: an e-graph is many acyclic objects, which every collection would traverse."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def saturate_program(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Saturation:

@@ -41,10 +41,7 @@ def within_bound(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId], 
 
 def _cheapest_first(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId]) -> Iterator[Entry]:
     """Yield every candidate all of whose operands can be built, by the cost of the dearest chain that it ends."""
-    nodes: list[tuple[ClassId, ENode, frozenset[ClassId]]] = [
-        (c, n, frozenset(n.children).difference(constants))
-        for c, e_class in graph.classes.items() if c not in constants for n in e_class.nodes if c not in n.children
-    ]  # fmt: skip
+    nodes = _computed_nodes(graph, constants)
     users: dict[ClassId, list[int]] = {}
     for place, (_, _, children) in enumerate(nodes):
         for d in children:
@@ -72,6 +69,13 @@ def _cheapest_first(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId
             if not unbuilt_operands[place]:  # its last operand is its dearest
                 offer(place, chain)
         built_classes.add(c)
+
+
+def _computed_nodes(graph: EGraph, constants: frozenset[ClassId]) -> list[tuple[ClassId, ENode, frozenset[ClassId]]]:
+    """Return the e-nodes of classes that are no constants, with their class and the operands that are none; without direct cycles."""
+    nodes = [(c, n) for c, e_class in graph.classes.items() if c not in constants for n in e_class.nodes if c not in n.children]
+    operands = {children: frozenset(children).difference(constants) for children in {n.children for _, n in nodes}}
+    return [(c, n, operands[n.children]) for c, n in nodes]
 
 
 def _shared_cost(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> Cost:

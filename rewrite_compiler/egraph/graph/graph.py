@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ...ir.types import TensorType
 from ...ops.op import AttributeValue
 
 ClassId = int
+Key = TypeVar("Key")
 FEW = 8  # parts
 NOWHERE = frozenset[int]()  # the source nodes of an e-node that stands for no work
 PROGRAM = -1  # birth of e-nodes that the program brought
@@ -83,30 +84,46 @@ class EGraph:
         return sum(len(c.nodes) for c in self.classes.values())
 
 
+class _Numbering(dict[Key, int]):
+    """Numbers of different values by first occurrence."""
+
+    def of(self, value: Key) -> int:
+        """Return the number of a value."""
+        return self.setdefault(value, len(self))
+
+
 def to_json(graph: EGraph) -> dict[str, Any]:
-    """Return the e-graph as JSON values."""
+    """Return the e-graph as JSON values: rows of numbers, which stand for the different operators with attributes, types and sets."""
+    types, heads, origins = _Numbering[TensorType | None](), _Numbering[_Head](), _Numbering[AbstractSet[int]]()
     classes = [
-        [number, None if c.type is None else [list(c.type.shape), c.type.dtype], c.fixed, [_node_to_json(n) for n in c.nodes]]
-        for number, c in graph.classes.items()
+        [c, types.of(e.type), e.fixed, *[[heads.of(_head(n)), n.birth, origins.of(n.origins), *n.children] for n in e.nodes]]
+        for c, e in graph.classes.items()
     ]
-    return {"classes": classes, "values": [[v, c] for v, c in graph.values.items()]}
+    return {
+        "types": [None if t is None else [t.shape, t.dtype] for t in types],
+        "heads": [[op, *attributes] for op, attributes, _ in heads],
+        "origins": [sorted(x) for x in origins],
+        "classes": classes,
+        "values": [[v, c] for v, c in graph.values.items()],
+    }
 
 
-def _node_to_json(n: ENode) -> list[Any]:
-    attributes = [list(a) if isinstance(a, tuple) else a for a in n.attributes]
-    return [n.op, list(n.children), attributes, n.birth, sorted(n.origins)]
+_Head = tuple[str, tuple[AttributeValue, ...], str]  # operator, attributes, and the text of these where zeros differ in sign
+
+
+def _head(n: ENode) -> _Head:
+    return n.op, n.attributes, str(n.attributes) if float in map(type, n.attributes) else ""
 
 
 def from_json(document: Mapping[str, Any]) -> EGraph:
     """Return the e-graph of a document of `to_json`."""
-    classes = {}
-    for number, type_, fixed, nodes in document["classes"]:
-        tensor_type = None if type_ is None else TensorType(tuple(type_[0]), type_[1])
-        classes[number] = EClass(tensor_type, fixed, tuple(map(_node_from_json, nodes)))
+    types = [None if t is None else TensorType(tuple(t[0]), t[1]) for t in document["types"]]
+    heads = [(op, tuple([tuple(a) if isinstance(a, list) else a for a in attributes])) for op, *attributes in document["heads"]]
+    origins = [frozenset(x) if x else NOWHERE for x in document["origins"]]
+
+    def node(head: int, birth: int, origin: int, *children: ClassId) -> ENode:
+        op, attributes = heads[head]
+        return ENode(op, children, attributes, birth, origins[origin])
+
+    classes = {c: EClass(types[t], fixed, tuple([node(*row) for row in rows])) for c, t, fixed, *rows in document["classes"]}
     return EGraph(classes, dict(document["values"]))
-
-
-def _node_from_json(row: list[Any]) -> ENode:
-    op, children, attributes, birth, origins = row
-    values = tuple([tuple(a) if isinstance(a, list) else a for a in attributes])
-    return ENode(op, tuple(children), values, birth, frozenset(origins) if origins else NOWHERE)

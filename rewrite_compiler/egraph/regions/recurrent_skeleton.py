@@ -124,7 +124,7 @@ class _Writer:
         operands = {d for line in self.lines if line.op in GATES for d, place in self.places.items() if place == line.inputs[0]}
         for c in operands:
             for m in self.graph.classes[c].nodes:
-                if _is_layout(operator_named(m.op)) and all(d in self.places for d in m.children):
+                if _is_layout(operator_named(m.op)) and c not in m.children and all(x in self.places for x in m.children):
                     self.add(m, {})
 
     def write_original(self, k: int, n: Node) -> None:

@@ -19,16 +19,17 @@ StepSet = int  # a set of steps as bits
 
 
 def recurrent_steps(p: Program) -> list[tuple[FormKey, Region]]:
-    """Return the steps whose form is frequent, each with its form; the first step of each recurrence stays with the nodes before it."""
+    """Return the steps of frequent forms, each with the number of its form; the first step of each recurrence stays with what is before."""
     slice_counts = Counter(at for n in p.nodes if (at := _sequence(n)) is not None)
     sequences = {at for at, count in slice_counts.items() if count >= FEWEST_STEPS}
     if not sequences:
         return []
     facts = UseDefFacts(p)
     step_regions = _Steps(facts, sequences).regions()
-    forms = {steps: form_of(p, r) for steps, r in step_regions.items()}
+    numbers: dict[FormKey, int] = {}  # of equal forms, which are compared often
+    forms = {steps: numbers.setdefault(form_of(p, r), len(numbers)) for steps, r in step_regions.items()}
     frequent_forms = {form for form, count in Counter(forms.values()).items() if count > FEWEST_STEPS}
-    cells, begun_recurrences = [], set[tuple[bool, FormKey]]()
+    cells, begun_recurrences = list[tuple[FormKey, Region]](), set[tuple[bool, int]]()
     for steps, form in sorted(forms.items(), key=lambda x: x[0].bit_count()):
         recurrence = bool(steps & 1), form
         if form in frequent_forms and recurrence in begun_recurrences:
