@@ -21,7 +21,7 @@ from pathlib import Path
 
 from record import ROOT, Row, finish, options
 
-sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "fuzz")]
 
 from campaign_log import CampaignLog, Chunk  # noqa: E402
 from generate import valid_model  # noqa: E402

@@ -15,6 +15,7 @@ from groups import group_by_shared_work, put_longest_first
 from helplines import look_at_help
 from hypothesis import HealthCheck, settings
 from pages import skipped_blocks
+from saturation import answer_most_here
 from seconds import Seconds
 from shared import SHARED
 from wheels import installed, sources, wheel
@@ -33,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     look_at_help()
+    gc.disable()  # until all tests are collected: nothing of that is garbage
     if config.getoption("--seconds"):
         config.pluginmanager.register(Seconds(Path(config.getoption("--seconds")).absolute()))
     if not hasattr(config, "workerinput"):  # one cache for all processes of a run, empty at first, gone at the end
@@ -51,6 +53,8 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE)
+    gc.enable()
+    answer_most_here()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -15,51 +14,33 @@ import onnx
 from generate import valid_model
 from harness import EQUAL, HOST_REFUSES, Finding, compared
 from onnx import compose, helper
+from saturation import MODULE, answer_here
 
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.document import plan_onnx
 from rewrite_compiler.disk_cache import DiskCache
-from rewrite_compiler.egraph.saturation.worker import Schedule
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
 from rewrite_compiler.limits import DEFAULT, Limits
 
-SATURATION = "rewrite_compiler.egraph.saturation.saturate"  # the package has a function of that name
 ROUNDING = 2.0**-21  # what engines approximate functions of values of size one to
 DISAGREE = "equal, but onnxruntime and the reference evaluator are not"
 NO_NUMBER = "no finite number inside"
 COMPILING = "rewrite_compiler.compile.compile"
 
 
-class InProcess(Schedule):
-    """The worker's schedule, with its answers kept instead of written."""
-
-    def __init__(self, request: dict[str, Any]) -> None:
-        self.answers: list[dict[str, Any]] = []
-        super().__init__(request)
-
-    def send(self, more: dict[str, Any]) -> None:
-        self.answers.append({"rounds": self.rounds, "stop": self.stop, **more})
-
-
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
     """Saturate in this process: without limits of memory and time, kept answers, a Python for each model, and counts of exact matching."""
-    module, compiling = sys.modules[SATURATION], sys.modules[COMPILING]
-    before, kept, exactly = module._run_worker, module.answer_cache, compiling.offloads_as_written
-
-    def run(request: dict[str, Any], limits: Limits) -> Any:
-        schedule = InProcess(request)
-        schedule.run()
-        return module._parse_output("".join(json.dumps(a) + "\n" for a in schedule.answers), "", 0, False, limits)
-
-    module._run_worker, module.answer_cache = run, lambda: DiskCache(None)
+    compiling = sys.modules[COMPILING]
+    before, kept, exactly = MODULE._run_worker, MODULE.answer_cache, compiling.offloads_as_written
+    MODULE._run_worker, MODULE.answer_cache = answer_here, lambda: DiskCache(None)
     compiling.offloads_as_written = lambda *_: []
     try:
         yield
     finally:
-        module._run_worker, module.answer_cache, compiling.offloads_as_written = before, kept, exactly
+        MODULE._run_worker, MODULE.answer_cache, compiling.offloads_as_written = before, kept, exactly
 
 
 def joined(models: Sequence[Any]) -> Any:
