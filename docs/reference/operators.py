@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import is_dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -138,15 +138,16 @@ def applied_operators(f: Callable[..., Any]) -> set[str]:
     return names
 
 
-def _references(f: FunctionType) -> Iterator[Any]:
-    """Yield what a function closes over, the functions and classes that it names, and the operators that it passes on."""
+@cache
+def _references(f: FunctionType) -> tuple[Any, ...]:
+    """Return what a function closes over, the functions and classes that it names, and the operators that it passes on."""
     captured = inspect.getclosurevars(f)
-    yield from captured.nonlocals.values()
-    yield from (x for x in captured.globals.values() if isinstance(x, type | FunctionType | partial))
+    found = [*captured.nonlocals.values(), *(x for x in captured.globals.values() if isinstance(x, type | FunctionType | partial))]
     for call in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(f)))):
         if isinstance(call, ast.Call) and (isinstance(call.func, ast.Name) or getattr(call.func, "attr", "") in ("apply", "apply_all")):
             arguments = call.args if isinstance(call.func, ast.Name) else call.args[:1]
-            yield from (c.value for a in arguments for c in _choices(a) if isinstance(c, ast.Constant) and isinstance(c.value, str))
+            found += [c.value for a in arguments for c in _choices(a) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
+    return tuple(found)
 
 
 def _choices(x: ast.expr) -> list[ast.expr]:
