@@ -61,6 +61,7 @@ def commands(target: Target, operation: str, **sizes: Any) -> list[tuple[str, in
         ("dma", "dense", "every k from 4 on by induction in steps of 1"),
         ("dma", "dense_relu", "every k from 4 on by induction in steps of 1"),
         ("stages", "dense_bias_relu", "every k from 4 on by induction in steps of 1"),
+        ("tiles", "dense_bias_relu", "every k from 4 on by induction in steps of 1"),
         ("fifo", "dense_relu", "symbolic at t=1, k=8, n=3 (15 instructions)"),
     ],
 )
@@ -114,6 +115,7 @@ def test_limits_are_what_regions_take() -> None:
         ("pool", "select(m.r.first, x,", "select(m.r.first, 0,"),
         ("dma", "f.first * LANES", "f.first * 2 * LANES"),
         ("stages", "minimum(s, 127)", "minimum(s, 126)"),
+        ("tiles", "bias[j])", "bias[i])"),
         ("stages", "maximum(s, 0)", "maximum(s, 1)"),
         ("fifo", "(m.r.taken + 1) % DEPTH", "(m.r.taken + 3) % DEPTH"),
     ],

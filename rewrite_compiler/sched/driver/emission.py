@@ -18,7 +18,7 @@ from ..instructions.control import Settings, reset_state
 from ..instructions.image import attachment, condition_values, word_bits
 from ..instructions.movement import Address, Mover, computing_readers, readers, writers
 from .matching import Match, matches
-from .operation import clearing, continuation
+from .operation import Reach, broadcast, clearing, continuation
 from .program import BYTE, LITERALS, Block, Code, Images, Lanes, Program, blocks_of, command_bits, lane_bits
 from .pushing import is_pusher, push
 from .schedule import COPIED, Failure, Place, Schedule, excess_of, is_chained, schedules
@@ -306,13 +306,20 @@ class Emission:
 
     def initialise(self, steps: Mapping[str, int]) -> None:
         """Bring what accumulators start from to them."""
-        s = self.schedule
-        clear = self.clear() if s.match.initial is None else None
+        s, start = self.schedule, self.schedule.match.initial
+        clear = self.clear() if start is None else None
         if clear is not None:
             Emission(clear, self.writer, self.code_bits).run()
             return
-        source = s.match.initial.name if s.match.initial else ""
-        self.store(s.result.memory, source, self.addresses_of(s.result, steps), s.result.region.initial(s.match.initial, steps))
+        memory, source = s.result.memory, start.name if start else ""
+        if self.is_stored(memory, source, self.addresses_of(s.result, steps), s.result.region.initial(start, steps)):
+            return
+        fill = self.fill(start) if start else None
+        if fill is None:
+            raise self.not_brought(memory, source)
+        emission = Emission(fill, self.writer, self.code_bits)
+        emission.origin = {v: steps[v] * n for v, n in (s.tile or {}).items() if v in steps and v not in s.within_tile}
+        emission.run()
 
     def store(self, memory: str, source: str, addresses: Data, elements: Data) -> None:
         """Write elements to a memory, by the bus or from an image.
@@ -320,9 +327,17 @@ class Emission:
         Raises:
             NotEmitted: no instruction does.
         """
+        if not self.is_stored(memory, source, addresses, elements):
+            raise self.not_brought(memory, source)
+
+    def is_stored(self, memory: str, source: str, addresses: Data, elements: Data) -> bool:
+        """Write elements to a memory, by the bus or from an image; tell whether an instruction does."""
         contents = Contents(addresses, elements, np.zeros_like(elements))
-        if not store_by_bus(self.writer, memory, source, contents) and not load_from_image(self.writer, memory, source, contents):
-            raise NotEmitted(f"no instruction brings {source or 'zeros'} to {memory} ({_by_bus(writers(self.ila))})")
+        return store_by_bus(self.writer, memory, source, contents) or load_from_image(self.writer, memory, source, contents)
+
+    def not_brought(self, memory: str, source: str) -> NotEmitted:
+        """Return the refusal of elements that no instruction writes to a memory."""
+        return NotEmitted(f"no instruction brings {source or 'zeros'} to {memory} ({_by_bus(writers(self.ila))})")
 
     # -- results
 
@@ -386,6 +401,13 @@ class Emission:
         clearing_here = [c for c in clears(self.ila) if c.result.memory == self.schedule.result.memory]
         clearing_here.sort(key=lambda c: c.instruction != self.schedule.computation.instruction)  # its lanes are those that compute
         return self.first_of((m, v) for c in clearing_here for m in matches(op, c) for v in condition_values(c.conditions, fixed))
+
+    def fill(self, start: Reach) -> Schedule | None:
+        """Return the schedule of an instruction that copies an operand in memory to all accumulators; None where there is none."""
+        op, fixed = broadcast(self.schedule.match.operation, start, self.schedule.tile), attachment(self.ila, "")
+        memory = self.schedule.result.memory
+        copies = [c for c in computations(self.ila) if c.result.memory == memory and not c.accumulates and c.is_copy]
+        return self.first_of((m, v) for c in copies for m in matches(op, c) for v in condition_values(c.conditions, fixed))
 
     def first_of(self, options: Iterable[tuple[Match, Settings]]) -> Schedule | None:
         """Return the first schedule that goes over the results in memory."""

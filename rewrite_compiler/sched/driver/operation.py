@@ -65,6 +65,7 @@ class Operation:
     operands: tuple[Reach, ...]
     code_bits: int = 0  # of a result's code
     whole_shape: tuple[int, ...] = ()  # of the result, where axes of it are joined
+    overwrites: bool = False  # whether it sets where the results of another will lie
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,9 +93,14 @@ def zeros(op: Operation) -> Iterator[Reach]:
         yield Reach(ZEROS, tuple(op.result.shape[n] for n in axes), tuple(op.result.axes[n] for n in axes))
 
 
+def broadcast(op: Operation, start: Reach, tile: Mapping[str, int] | None = None) -> Operation:
+    """Return the operation that sets the results of another to an operand along the loops that move it; of a tile alone, if any."""
+    return replace(continuation(op, tile=tile), operands=(start,), overwrites=True)
+
+
 def clearing(op: Operation, tile: Mapping[str, int] | None = None) -> Operation:
     """Return the operation that sets the results of another to zero; of a tile alone, if any."""
-    return replace(continuation(op, tile=tile), operands=())
+    return replace(continuation(op, tile=tile), operands=(), overwrites=True)
 
 
 def operation_of(

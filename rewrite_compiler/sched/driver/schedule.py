@@ -337,7 +337,7 @@ def is_chained(match: Match, slot: Slot) -> bool:
     """Tell whether a slot is what the computation before left in memory."""
     if slot is not match.result:
         return slot.reach.name == CHAINED
-    return not match.operation.operands or (match.initial is not None and match.initial.name == CHAINED)
+    return match.operation.overwrites or (match.initial is not None and match.initial.name == CHAINED)
 
 
 def depth_of(ila: Ila, memory: str) -> int:

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,13 @@ from .writer import NotEmitted
 
 MOST_STAGES, MOST_STATES = 5, 2000
 MOST_VALUES = 8  # of one switch
+MOST_WAYS = 32  # from one state to another
 NUMPY: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "shl": np.left_shift, "shr": np.right_shift, "div": np.floor_divide,
     "mod": np.mod, "min": np.minimum, "max": np.maximum, "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
 }  # fmt: skip
+Key = tuple[bytes, str, tuple[str, ...]]  # the numbers of a state, their memory, and operands that are left
 Function = Callable[[Mapping[Expr, Any], Mapping[str, int]], Any]
 
 
@@ -65,10 +68,16 @@ class State:
     numbers: Data
     memory: str
     left: tuple[Reach, ...]
-    stages: tuple[Stage, ...] = ()
+    before: State | None = None
+    stage: Stage | None = None  # that leads here from the state before
 
-    @property
-    def key(self) -> tuple[bytes, str, tuple[str, ...]]:
+    @cached_property
+    def depth(self) -> int:
+        """How many stages lead here."""
+        return 0 if self.before is None else 1 + self.before.depth
+
+    @cached_property
+    def key(self) -> Key:
         """What states that lead on alike have in common."""
         return self.numbers.tobytes(), self.memory, tuple(r.name for r in self.left)
 
@@ -89,25 +98,26 @@ def staged(main: Schedule, samples: Samples, numbers: Sequence[int], hopeless: s
         return
     search, leads_on = _Search(main, samples, elements, numbers), MOST_STAGES
     for after in search.reachable(state):
-        if len(after.stages) > leads_on:
+        if after.depth > leads_on:
             return
         if not after.left and not ((after.numbers - expected) % (1 << samples.code_bits)).any():
-            leads_on = len(after.stages)
-            yield from _chain_of(main, after.stages)
+            leads_on = after.depth
+            search.results.add(after.key)
+            yield from itertools.islice(_chains_of((main,), search.ways_to(after)), 1)
     if leads_on == MOST_STAGES:
         hopeless |= {key, main.match}
 
 
-def _chain_of(main: Schedule, stages: Sequence[Stage]) -> Iterator[tuple[Schedule, ...]]:
-    """Yield the schedules of stages, each of which goes on with the one before."""
-    chain: tuple[Schedule, ...] = (main,)
-    for stage in stages:
-        options = schedules(main.ila, stage.match, stage.conditions, chain[-1])
+def _chains_of(chain: tuple[Schedule, ...], ways: Sequence[Sequence[Stage]]) -> Iterator[tuple[Schedule, ...]]:
+    """Yield the schedules of a chain and of stages, each of which goes on with the one before: one of those that make the same numbers."""
+    if not ways:
+        yield chain
+        return
+    for stage in ways[0]:
+        options = schedules(chain[-1].ila, stage.match, stage.conditions, chain[-1])
         s = next((x for x in options if isinstance(x, Schedule)), None)
-        if s is None:
-            return
-        chain = (*chain, s.with_switches(stage.switches))
-    yield chain
+        if s is not None:
+            yield from _chains_of((*chain, s.with_switches(stage.switches)), ways[1:])
 
 
 def _left_by(main: Schedule, samples: Samples) -> tuple[Data, Data]:
@@ -157,16 +167,32 @@ class _Search:
         self.operands: dict[Match, dict[Expr, Data | None] | None] = {}
         self.functions: dict[Match, Function] = {}
         self.options: dict[tuple[str, tuple[str, ...]], list[tuple[Match, Settings]]] = {}
+        self.ways: dict[tuple[Key, Key], list[Stage]] = {}  # stages that lead from one state to another
+        self.results: set[Key] = set()  # states that are results, all ways to which are yielded
+
+    def ways_to(self, state: State) -> list[list[Stage]]:
+        """Return for each state on the way to one the stages that lead there, for the last one its own."""
+        if state.before is None or state.stage is None:
+            return []
+        earlier, last = self.ways_to(state.before), state.before
+        if last.before is not None:
+            earlier[-1] = self.ways[last.before.key, last.key][:MOST_WAYS]
+        return [*earlier, [state.stage]]
 
     def reachable(self, state: State) -> Iterator[State]:
-        """Yield states after one stage, two, and so on, each once, up to a number of them."""
+        """Yield states after one stage, two, and so on, each once, up to a number of them; results once for each way there."""
         states, visited = [state], {state.key}
         for _ in range(MOST_STAGES):
             following: list[State] = []
             for after in (after for before in states for after in self.following(before)):
+                assert after.before is not None
+                assert after.stage is not None
+                self.ways.setdefault((after.before.key, after.key), []).append(after.stage)
                 if after.key not in visited:
                     visited.add(after.key)
                     following.append(after)
+                    yield after
+                elif after.key in self.results:
                     yield after
                 if len(visited) > MOST_STATES:
                     return
@@ -184,7 +210,7 @@ class _Search:
                 numbers = self.numbers(match, state, {**conditions, **switches})
                 if numbers is not None:
                     stage = Stage(match, conditions, {**conditions, **switches})
-                    yield State(numbers, c.result.memory, match.left, (*state.stages, stage))
+                    yield State(numbers, c.result.memory, match.left, state, stage)
 
     def _matches(self, state: State) -> Iterator[tuple[Match, Settings]]:
         op = continuation(self.op, state.left, self.main.tile)

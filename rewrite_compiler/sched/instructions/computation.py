@@ -101,6 +101,11 @@ class Computation:
         inner_loops = {v for v, _ in self.transition.loops}
         return tuple((v, p) for v, p in self.loops if v not in inner_loops)
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether it writes what it reads, unchanged."""
+        return [r.load for r in self.transition.reads] == [self.transition.value]
+
     @cached_property
     def obstacle(self) -> str:
         """Why no schedule can move an access: fields or counted loops do along another axis than the first; nothing where none does."""
