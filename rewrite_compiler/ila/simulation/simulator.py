@@ -34,7 +34,7 @@ from .read_sets import instruction_values
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
 # an instruction is compiled fast, and again to this level when it has run for as long as that may take, or a call computes so many values
-LEVEL, LIGHT_SECONDS, LIGHT_VALUES = 2, 0.5, 1 << 27
+LEVEL, LIGHT_SECONDS, LIGHT_VALUES = 2, 0.5, 1 << 29
 SHORT_BLOCK = 256  # commands that machine code runs one by one; numpy is quicker on more
 
 
