@@ -19,6 +19,8 @@ from rewrite_compiler.errors import UsageError
 f: Any = flexmatch
 APP = find_application("digits_mlp")
 CALLED = ("assemble", "check", "compile", "cosimulate", "disassemble", "map", "prove", "rule", "Rule", "traffic")
+SAMPLES = "samples or the file of them"
+FORMS = "give a file, a dict of arrays by input name, one array, (inputs, labels), or batches of these"
 MAKE: Any = Options
 SET: Any = Settings
 
@@ -81,6 +83,8 @@ def test_a_call_without_arguments_says_how_to_write_it(name: str) -> None:
             lambda: f.compile("absent.onnx", "vta", calibration_method="max"),
             "calibration_method has no effect without samples\n  help: give calibrate=…",
         ),
+        (lambda: f.compile("absent.onnx", "vta", calibrate=3), f"calibrate must be {SAMPLES}, not int\n  help: {FORMS}"),
+        (lambda: f.compile("absent.onnx", "vta", calibrate=True), f"calibrate must be {SAMPLES}, not bool\n  help: {FORMS}"),
         (lambda: f.prove(progress=3), "progress must be a function of a name, not int\n  help: give print, or none"),
         (lambda: f.check("vta", progress=3), "progress must be a function of a name, not int\n  help: give print, or none"),
         (lambda: f.check("vta", groups=0), "groups must be a whole number from 1 on, not 0"),
@@ -113,6 +117,15 @@ def test_a_call_without_arguments_says_how_to_write_it(name: str) -> None:
 )
 def test_a_call_that_does_not_fit(call: Callable[[], Any], said: str) -> None:
     assert refusal(call) == said
+
+
+def test_calibration_of_no_file_is_refused_before_the_model_is_read(plan: Any) -> None:
+    for call in (lambda: f.compile("absent.onnx", "vta", calibrate="gone.npz"), lambda: f.cosimulate(plan, "d.npz", calibrate="gone.npz")):
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert str(caught.value) == "gone.npz: error[F101]: there is no such file or folder"
+    assert refusal(lambda: f.cosimulate(plan, 3)) == f"data must be {SAMPLES}, not int\n  help: {FORMS}"
+    assert refusal(lambda: f.cosimulate(plan, "absent.npz", calibrate=3)) == f"calibrate must be {SAMPLES}, not int\n  help: {FORMS}"
 
 
 def test_progress_of_a_run_is_checked_before_it_begins(plan: Any) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..data import Samples, single_samples
+from ..data import SAMPLES, Samples, check_existence, single_samples
 from ..egraph.extraction.extract import ExtractionStatus
 from ..egraph.graph.outcome import Saturation, StopReason
 from ..egraph.saturation.explanation import BirthRule, Explainer
@@ -78,8 +78,8 @@ class Options:
 
 
 @public(
-    "compile", "options", options=ArgumentKind("flexmatch.compile.Options", (Options,)), calibration_method=NAME,
-    progress=CALLBACK_OF_NAME,
+    "compile", "options", options=ArgumentKind("flexmatch.compile.Options", (Options,)), calibrate=SAMPLES,
+    calibration_method=NAME, progress=CALLBACK_OF_NAME,
 )  # fmt: skip
 @rare_collection()
 def compile_model(
@@ -104,6 +104,7 @@ def compile_model(
     """
     if calibration_method and calibrate is None:
         raise UsageError("F203", "calibration_method has no effect without samples", help="give calibrate=…")
+    check_existence(calibrate)
     targets = chosen_targets(accel, options.limits)
     model = as_onnx(model, example_inputs)
     plan = _uncalibrated_plan(model, targets, options, calibrate, progress or (lambda _: None))

@@ -21,7 +21,7 @@ from ..compile.host.exact_host import HOSTS
 from ..compile.offload.execute import Statistics
 from ..compile.offload.specified import is_certified
 from ..compile.plan.plan import Offload
-from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
+from ..data import CALIBRATION_SAMPLES, SAMPLES, Dataset, Samples, check_existence, samples_for
 from ..data.data_frame import data_frame
 from ..errors import FlexmatchError, UsageError
 from ..garbage import rare_collection
@@ -122,8 +122,8 @@ class Report:
 
 
 @public(
-    "cosimulate", "settings", plan=ArgumentKind("what compile returns", (Plan,)), metric=METRIC, samples=NATURAL, tier=NAME,
-    threads=COUNT, batch=NATURAL, audit=NATURAL, progress=CALLBACK_OF_COUNTS,
+    "cosimulate", "settings", plan=ArgumentKind("what compile returns", (Plan,)), data=SAMPLES, calibrate=SAMPLES, metric=METRIC,
+    samples=NATURAL, tier=NAME, threads=COUNT, batch=NATURAL, audit=NATURAL, progress=CALLBACK_OF_COUNTS,
     settings=ArgumentKind("rewrite_compiler.cosim.Settings", (Settings,)),
 )  # fmt: skip
 @rare_collection()
@@ -148,6 +148,7 @@ def cosimulate(
     overrides = {"metric": metric if isinstance(metric, str) else "", "samples": samples, "tier": tier, "threads": threads, "batch": batch}
     s = replace(settings or Settings(), **{name: value for name, value in overrides.items() if value})  # type: ignore[arg-type]
     s = _valid_settings(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit is None else audit))
+    check_existence(calibrate)
     plan = plan_for_data(plan, data)
     dataset = dataset_for(plan, data)
     selected_metric = metric_of(s.metric if isinstance(metric, str) else metric, dataset.task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,11 +16,12 @@ from ..errors import InputError, Problem, UsageError
 from ..ir.program import Data, Program
 from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
+from ..public_calls import ArgumentKind
 from .arrays import Archive, read_npy, read_npz
 from .column import Column, Preparation, check_column
 from .description import CASTS, Origin, read_description
 from .images import ImageFolder, read_images
-from .in_memory import samples_in_memory
+from .in_memory import FORMS, samples_in_memory
 from .onnx_test_sets import NamedArrays, read_test_sets, test_set_folders
 from .stored_samples import Raw, StoredSamples, chunks, samples_at
 from .text import read_text
@@ -117,6 +119,17 @@ class Dataset:
 
 
 Samples = str | Path | Dataset | Mapping[str, Any] | Iterable[Any]  # what data is given as: a file, or arrays in memory
+SAMPLES = ArgumentKind("samples or the file of them", (str, os.PathLike, Dataset, Mapping, Iterable), help=FORMS)
+
+
+def check_existence(samples: Samples | None) -> None:
+    """Refuse the path of samples where nothing is; samples in memory are not looked at.
+
+    Raises:
+        UsageError: F101, there is no such file or folder.
+    """
+    if isinstance(samples, (str, os.PathLike)) and not Path(samples).exists():
+        raise UsageError("F101", "there is no such file or folder", place=str(samples))
 
 
 def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Collection[str] = (), limits: Limits = DEFAULT) -> Dataset:
@@ -134,8 +147,7 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
     for name, t in inputs.items():
         if t.dtype not in CASTS:
             raise InputError("C100", f'the input "{name}" has elements of type {t.dtype}, which data cannot give', place=str(file))
-    if not file.exists():
-        raise UsageError("F101", "there is no such file or folder", place=str(file))
+    check_existence(file)
     if file.suffix == ".toml":
         return _from_description(file, inputs, limits)
     return _from_folder(file, inputs, zeros, limits) if file.is_dir() else _from_arrays(_arrays_of(read_npz(file, limits)), inputs, zeros)

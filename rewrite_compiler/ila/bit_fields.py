@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from ..errors import SpecError
 from ..lang.expr import Expr, lift
+from ..user_code import quoted
 
 FIELD = re.compile(r"(?:(\d+):)?(\d+) (signed )?(\w+)(?: (\w+(?:=\d+)?(?:\|\w+(?:=\d+)?)*))?", re.ASCII)
+FIELD_START = re.compile(r"\b\d+(?::\d+)?\b(?= )", re.ASCII)
+FORM = 'for example "12:8 shift, 7 relu, 6:0 signed bias"'
 
 
 @dataclass(frozen=True)
@@ -45,17 +48,30 @@ def bit_fields(text: str) -> dict[str, Bits]:
     Raises:
         SpecError: I102, a part is not a field, a name occurs twice, or a named value does not fit its field.
     """
+    if not isinstance(text, str):
+        raise SpecError("I102", f"the fields of a word must be a text, not {quoted(text)}", help=FORM)
     fields: dict[str, Bits] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         match = FIELD.fullmatch(part)
         if match is None:
-            raise SpecError("I102", f'a field must be written as in "19 relu" or "15:0 signed bias", not "{part}"')
+            sentence = f'a field must be written as in "19 relu" or "15:0 signed bias", not "{part}"'
+            raise SpecError("I102", sentence, help=_field_remedy(part))
         first, last, signed, name, values = match.groups()
         if name in fields:
-            raise SpecError("I102", f"field {name} is given twice")
+            raise SpecError("I102", f"field {name} is given twice", help="give each field of a word a name of its own")
         low, high = sorted((int(first or last), int(last)))
         fields[name] = Bits(low, high, signed=signed is not None, names=_value_names(name, values or "", high - low + 1))
     return fields
+
+
+def _field_remedy(part: str) -> str:
+    """Return what to change in a part that is no field: a comma that is missing, bits that are, or another sign between them."""
+    fields = [m[0] for m in FIELD_START.finditer(part)]
+    if len(fields) > 1:
+        return f"put a comma before {fields[1]}"
+    if re.fullmatch(r"\w+", part) and not part.isdigit():
+        return f'write its bits first: "0 {part}", or widths alone: layout(0, {part}=1)'
+    return f"bits, a space and a name; {FORM}"
 
 
 def _value_names(field_name: str, text: str, width: int) -> dict[str, int]:
@@ -65,9 +81,11 @@ def _value_names(field_name: str, text: str, width: int) -> dict[str, int]:
         name, equals, value = part.partition("=")
         number = int(value) if equals else number
         if name in names or number in names.values():
-            raise SpecError("I102", f'the names of field {field_name} must be different values, not "{text}"')
+            sentence = f'the names of field {field_name} must be different values, not "{text}"'
+            raise SpecError("I102", sentence, help="write A=0|B=1, each name and each number once")
         if number >= 1 << width:
-            raise SpecError("I102", f"{name} of field {field_name} must be in 0…{(1 << width) - 1}, not {number}")
+            sentence = f"{name} of field {field_name} must be in 0…{(1 << width) - 1}, not {number}"
+            raise SpecError("I102", sentence, help=f"give the field {number.bit_length()} bits, or the name a smaller value")
         names[name], number = number, number + 1
     return names
 

@@ -152,10 +152,29 @@ def complete_attributes(operator: Op, attributes: Mapping[str, AttributeValue]) 
 # -- patterns
 
 
+def _refusal_of_sign(sign: str, operator: str) -> Callable[[Tensor, object], Any]:
+    def refused(self: Tensor, other: object) -> Any:
+        sentence = f"a pattern must name its operators, not write {sign} between tensors"
+        raise SpecError("R101", sentence, help=f"write {operator}(…), from rewrite_compiler.ops")
+
+    return refused
+
+
 class Tensor:
-    """A pattern that stands for a tensor."""
+    """A pattern that stands for a tensor: the type of a rule's parameters."""
 
     __hash__ = object.__hash__
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        call = f"Tensor({', '.join([*map(quoted, values), *(f'{k}={quoted(x)}' for k, x in named.items())])})"
+        remedy = "take an unknown tensor as a parameter, `x: Tensor`; a number is full((1,), 3.0) of the operators"
+        raise SpecError("R101", f"Tensor must be the type of a pattern's parameter, not a call, {call}", help=remedy)
+
+    __add__ = __radd__ = _refusal_of_sign("+", "add")
+    __sub__ = __rsub__ = _refusal_of_sign("-", "sub")
+    __mul__ = __rmul__ = _refusal_of_sign("*", "mul")
+    __truediv__ = __rtruediv__ = _refusal_of_sign("/", "div")
+    __matmul__ = __rmatmul__ = _refusal_of_sign("@", "matmul")
 
     @property
     def shape(self) -> Ints:

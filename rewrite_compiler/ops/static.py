@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ..errors import SpecError
 from ..lang import intervals as iv
 from ..lang.expr import INTEGER, Expr, Operand, lift, var
+from ..public_calls import public_record
 
 SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 _names = itertools.count()
@@ -232,6 +233,7 @@ class RealComparison(Condition):
         return tuple(x for x in (self.left, self.right) if isinstance(x, float))
 
 
+@public_record("IsConstant")
 @dataclass(frozen=True, eq=False)
 class IsConstant(Condition):
     """A tensor is known at compile time."""
@@ -239,6 +241,7 @@ class IsConstant(Condition):
     tensor: Any
 
 
+@public_record("HasType")
 @dataclass(frozen=True, eq=False)
 class HasType(Condition):
     """A tensor has one of some element types."""

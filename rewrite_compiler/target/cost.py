@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .resources import Resources
 
 Levels = Mapping[str, Mapping[str, tuple[int, int]]]  # memory → tensor → bytes read, bytes written, over all its instances
+LABELS = {"what": "name", "reason": "reason"}  # of the texts of a limit
+LIMIT_FORM = 'write Limit("rows", t, 64): a name, how much a tile needs, how much there is'
+DIVISION = "divide with // for whole numbers, -(-a // b) for the next one"
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,14 @@ class Limit:
         if type(self.needs) is type(self.most) is int and type(self.what) is type(self.reason) is str:
             return
         for label, text in (("what", self.what), ("reason", self.reason)):
-            object.__setattr__(self, label, name_text("Name and reason of a capacity", text))
+            if not isinstance(text, str):
+                sentence = f"The {LABELS[label]} of a capacity must be a text, not {quoted(text)}"
+                raise SpecError("I102", sentence, help=LIMIT_FORM)
+            object.__setattr__(self, label, str(text))
         for label, n in (("Need", self.needs), ("Most", self.most)):
             if isinstance(n, bool) or not hasattr(type(n), "__index__"):
-                raise SpecError("I102", f"{label} of the capacity {self.what} must be a whole number, not {quoted(n)}")
+                sentence = f"{label} of the capacity {self.what} must be a whole number, not {quoted(n)}"
+                raise SpecError("I102", sentence, help=DIVISION if isinstance(n, float) else LIMIT_FORM)
         object.__setattr__(self, "needs", int(self.needs))
         object.__setattr__(self, "most", int(self.most))
 

@@ -55,6 +55,23 @@ IN_CODE = [
         "o.relu(x)\n", "o.relu(x), Where(IsConstant(3))\n", 6,
         "a condition on constness or element type must be on a tensor, not on 3", "name a variable of the pattern",
     ),
+    ("o.relu(x)\n", "o.relu(x), Where(IsConstant())\n", 6, "the argument tensor of IsConstant is missing", "write IsConstant(tensor)"),
+    (
+        "o.relu(x)\n", "o.relu(x), Where(IsConstant(x, x))\n", 6, "IsConstant takes at most 1 argument without a name, not 2",
+        "write IsConstant(tensor)",
+    ),
+    (
+        ", o.relu(x)\n", ", Tensor(3)\n", 6, "Tensor must be the type of a pattern's parameter, not a call, Tensor(3)",
+        "take an unknown tensor as a parameter, `x: Tensor`; a number is full((1,), 3.0) of the operators",
+    ),
+    (
+        ", o.relu(x)\n", ", x + x\n", 6, "a pattern must name its operators, not write + between tensors",
+        "write add(…), from rewrite_compiler.ops",
+    ),
+    (
+        ", o.relu(x)\n", ", 2 * x\n", 6, "a pattern must name its operators, not write * between tensors",
+        "write mul(…), from rewrite_compiler.ops",
+    ),
 ]  # fmt: skip
 UNREADABLE = "the rule text cannot be read: "
 IN_TEXT = [

@@ -81,6 +81,36 @@ BUILT = {
         CONFIG, '"6:0 length, 12:4 shift"', 'm.config("config"', "length and shift of config of toy must not share bits of data",
         "give each operand bits of its own in the word",
     ),
+    "fields without a comma": (
+        CONFIG, '"6:0 length 12:8 shift"', 'm.config("config"',
+        'a field must be written as in "19 relu" or "15:0 signed bias", not "6:0 length 12:8 shift"', "put a comma before 12:8",
+    ),
+    "fields without bits": (
+        CONFIG, '"length, shift"', 'm.config("config"',
+        'a field must be written as in "19 relu" or "15:0 signed bias", not "length"',
+        'write its bits first: "0 length", or widths alone: layout(0, length=1)',
+    ),
+    "bits with a dash": (
+        CONFIG, '"6-0 length, 12:8 shift"', 'm.config("config"',
+        'a field must be written as in "19 relu" or "15:0 signed bias", not "6-0 length"',
+        'bits, a space and a name; for example "12:8 shift, 7 relu, 6:0 signed bias"',
+    ),
+    "a field twice": (
+        CONFIG, '"6:0 length, 12:8 length"', 'm.config("config"',
+        "field length is given twice", "give each field of a word a name of its own",
+    ),
+    "a value's name twice": (
+        CONFIG, '"6:0 length A|A, 12:8 shift"', 'm.config("config"', 'the names of field length must be different values, not "A|A"',
+        "write A=0|B=1, each name and each number once",
+    ),
+    "more names than values": (
+        CONFIG, '"6:0 length, 8:8 shift A|B|C"', 'm.config("config"', "C of field shift must be in 0…1, not 2",
+        "give the field 2 bits, or the name a smaller value",
+    ),
+    "fields that are a number": (
+        CONFIG, "12", 'm.config("config"',
+        "the fields of a word must be a text, not 12", 'for example "12:8 shift, 7 relu, 6:0 signed bias"',
+    ),
     "a width that is a text": (
         "(size, LANES), 8) for", '(size, LANES), "8") for', "x, w, y = ",
         "the bits of the state \"x\" of toy must be a whole number, not '8'",
@@ -103,6 +133,18 @@ JUDGED = {
     ),
     "a forgotten return of the driver": (
         "return ((lanes", "((lanes", rf"The driver of toy\.dense must return an array .*, not None at \S+toy\.py:79; {re.escape(RETURN)}",
+    ),
+    "a limit in halves": (
+        'Limit("rows", t, 1)', 'Limit("rows", t / 1, 1)',
+        r"Need of the capacity rows must be a whole number, not 1\.0 at \S+toy\.py:61; divide with // for whole numbers",
+    ),
+    "a limit without a name": (
+        'Limit("rows", t, 1)', "Limit(t, 1, 1)",
+        r'The name of a capacity must be a text, not 1 at \S+toy\.py:61; write Limit\("rows", t, 64\)',
+    ),
+    "codes in another order of axes": (
+        "[..., None, :]", "[..., :, None]",
+        r"an array of shape \(5, 1\), its numerics one of \(1, 5\) at \S+toy\.py:79; return the codes in the order of the axes",
     ),
     "a misspelt operand of an instruction": (
         "first=n * length", "frist=n * length", r'dot has no operand "frist" at \S+toy\.py:87; did you mean "first"\? operands: first, to',

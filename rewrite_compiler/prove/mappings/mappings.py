@@ -41,6 +41,7 @@ from ...rewrite.rule import name_of
 from ...rewrite.text import condition_text
 from ...rewrite.user_file import user_line
 from ...target import Mapping, Stay, simulated_device
+from ...target.functions import place_of_function
 from ...user_code import error_text
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of
@@ -444,7 +445,8 @@ def difference_on(
         if np.shape(result) != np.shape(expected_result):
             shapes = f"of shape {np.shape(result)}, its numerics one of {np.shape(expected_result)}"
             sentence = f"the driver of {m.name} returns an array {shapes}"
-            raise SpecError("I105", sentence, help="return the codes in the order of the axes of the result")
+            remedy = "return the codes in the order of the axes of the result"
+            raise SpecError("I105", sentence, place=place_of_function(m.drive), help=remedy)
         places = np.argwhere(np.asarray(result) != expected_result)
         if len(places):
             place = tuple(int(i) for i in places[0])
