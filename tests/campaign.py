@@ -28,7 +28,7 @@ KEPT = {
     "acceptance/test_installation.py::test_the_first_command_works_word_for_word_in_a_fresh_clone": 0,
     "apps/test_codec.py::test_what_an_accelerator_takes_and_loses": 2,
     "apps/test_gallery.py::test_the_linear_layers_of_an_architecture": 3,
-    "apps/test_gallery.py::test_what_is_found_in_an_architecture": 4,
+    "apps/test_gallery.py::test_what_is_found_in_an_architecture": 8,
     "apps/test_keccak.py::test_operators_on_the_bits_of_words_stay": 3,
     "benchmarks/test_false_variants.py::test_no_variant_is_proved_that_a_wide_draw_refutes": 4,
     "benchmarks/test_hvx_layers.py::test_packets_compute_what_single_instructions_do": 0,  # 5 CPU-seconds
@@ -65,9 +65,9 @@ KEPT = {
     "compile/test_windows.py::test_products_of_windows_give_the_bits_of_copies": 4,
     "compile/test_written_out.py::test_a_target_of_products_takes_its_steps": 4,
     "cosim/test_audit.py::test_engines_give_the_same_bits": 3,  # 3 CPU-seconds each
-    "cosim/test_audit.py::test_machine_code_gives_the_bits_of_plain_arrays": 2,
+    "cosim/test_audit.py::test_machine_code_gives_the_bits_of_plain_arrays": 4,  # 3 CPU-seconds each
     "cosim/test_audit.py::test_the_last_batch_runs_the_machine_code_of_the_others": 2,  # 2 CPU-seconds each
-    "cosim/test_audit.py::test_what_agreed_in_an_earlier_process_is_not_simulated_again": 2,  # 3 CPU-seconds each
+    "cosim/test_audit.py::test_what_agreed_in_an_earlier_process_is_not_simulated_again": 4,  # 3 CPU-seconds each
     "cosim/test_cluster.py::test_a_sweep_over_sets_of_accelerators_on_workers_has_the_same_rows": 0,
     "cosim/test_cosimulate.py::test_batch_and_threads_change_nothing": 6,
     "cosim/test_log.py::test_a_killed_command_goes_on_where_it_was": 2,
@@ -123,9 +123,11 @@ KEPT = {
     "ila_models/test_flexasr.py::test_trace": 6,
     "ila_models/test_flexasr_strict.py::test_an_engine_that_reads_what_nothing_has_written_is_named": 3,
     "ila_models/test_flexasr_strict.py::test_what_is_wrong_is_named_and_otherwise_done": 3,
+    "ila_models/test_four_readings.py::test_genesys": 2,  # 6 CPU-seconds each
     "ila_models/test_genesys.py::test_function": 7,  # 2 CPU-seconds each; drawn programs have the others
     "ila_models/test_genesys.py::test_layer": 8,
-    "ila_models/test_genesys_programs.py::test_a_drawn_program_does_what_the_specification_says": 3,  # 5 CPU-seconds each
+    "ila_models/test_genesys.py::test_published_add[native": 0,  # 6 CPU-seconds of LLVM; the convolution's program has it
+    "ila_models/test_genesys_programs.py::test_a_drawn_program_does_what_the_specification_says": 6,  # 7 CPU-seconds each
     "ila_models/test_given_vectors.py::test_flexasr_trace[flexasr/recorded/repo_lstm_kmeans_4ts": 0,  # 10 CPU-seconds
     "ila_models/test_given_vectors.py::test_flexasr_trace": 4,  # a second each
     "ila_models/test_given_vectors.py::test_vta_program_on_virtual_drams": 6,
@@ -169,6 +171,7 @@ KEPT = {
     "prove/test_certificates.py::test_all_of_them_are_what_a_run_without_a_cache_says": 0,  # a share of them is judged
     "prove/test_code_draws.py::test_few_results_saturate": 5,
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused[every image of a batch": 0,  # 7 CPU-seconds; two others stay
+    "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused[weights of later bands": 0,  # 12 CPU-seconds; two others stay
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 40,  # 8 CPU-minutes
     "prove/test_floating.py::test_other_bits_are_shown_with_operands": 2,
     "prove/test_floating.py::test_the_same_bits_are_shown": 2,
@@ -182,6 +185,7 @@ KEPT = {
     "prove/test_keys.py::test_the_key_of_a_call_holds_every_file_that_judging_it_runs": 0,  # 3 CPU-seconds
     "prove/test_keys.py::test_the_statement_of_an_operation_holds_every_file_of_content_that_runs[genesys": 0,  # 19 CPU-seconds
     "prove/test_keys.py::test_what_a_target_imports_of_another_is_in_its_statement": 3,  # 2 CPU-seconds each
+    "prove/test_known_wrong.py::test_a_false_rule_is_refuted[windows-without-dilation": 0,  # 6 CPU-seconds; other false rules stay
     "prove/test_known_wrong.py::test_a_false_rule_is_refuted": 6,
     "prove/test_known_wrong.py::test_a_true_rule_that_claims_too_much_is_refuted": 3,
     "prove/test_laws_beyond.py::test_a_false_law_is_refuted_with_an_instance": 12,  # 25 CPU-seconds
@@ -202,6 +206,7 @@ KEPT = {
     "rules/test_factors.py::test_an_objective_that_weighs_lowerings_uses_them": 3,
     "rules/test_factors.py::test_what_a_device_takes_is_found_behind_factors_and_heads": 3,
     "rules/test_norms.py::test_a_norm_from_its_parts_is_one_layer_norm": 2,
+    "rules/test_recurrences.py::test_a_sequence_may_run_backwards": 2,
     "rules/test_recurrences.py::test_a_spelling_is_one_offload": 6,
     "rules/test_recurrences.py::test_both_ways_are_an_offload_each": 2,
     "rules/test_recurrences.py::test_equal_steps_are_saturated_once": 6,
@@ -219,6 +224,7 @@ KEPT = {
     "sched/test_drivers.py::test_generated_drivers_have_certificates[stages-dense_bias_relu": 0,  # 8 CPU-seconds
     "sched/test_drivers.py::test_generated_drivers_have_certificates": 3,  # 2 CPU-seconds each
     "sched/test_drivers.py::test_units_of_dense_layers_do_convolutions[systolic": 0,  # 19 CPU-seconds; another accelerator stays
+    "sched/test_inner_tiles.py::test_no_other_loops_in_a_command_are_cheaper[stages": 0,  # 5 CPU-seconds; five others stay
     "study/test_attribution.py::test_a_planted_flaw_is_named_first": 3,  # 5 CPU-seconds each
     "study/test_attribution.py::test_of_two_formats_that_do_not_fit_the_one_that_was_moved_is_named": 2,  # 10 CPU-seconds each
     "study/test_attribution.py::test_the_flaw_of_the_8_bit_design_is_found_and_repaired": 0,  # docs/how-to/find-and-fix-a-number-format.md
@@ -228,13 +234,15 @@ KEPT = {
     "study/test_check_verb.py::test_what_is_wrong_with_a_target_is_found": 2,
     "study/test_lift.py::test_numerics_are_those_that_were_written_by_hand[systolic-dense]": 0,  # 30 CPU-seconds
     "study/test_lift.py::test_operations_of_a_shipped_accelerator_are_those_that_were_written_by_hand[conv2d": 0,  # 25 CPU-seconds each
+    "study/test_lift.py::test_operations_of_a_shipped_accelerator_are_those_that_were_written_by_hand[dense_bias_relu": 0,
     "study/test_lift_configured.py::test_convolutions_are_those_that_were_written_by_hand": 4,  # 4 CPU-seconds each
     "study/test_planted_terms.py::test_a_narrow_accumulator_is_named": 0,  # 5 CPU-seconds
+    "study/test_planted_terms.py::test_formats_of_other_samples_are_told_from_flaws": 2,  # 2 CPU-seconds each; the largest and none
     "study/test_planted_terms.py::test_the_line_of_a_planted_flaw_is_named_first": 3,  # `benchmarks/planted_terms.py` has all
     "study/test_style_sets.py::test_a_spelling_changes_no_offload": 10,
-    "target/test_user_functions.py::test_a_function_that_is_wrong_is_told_with_its_line": 45,  # each kind's test has one
-    "target/test_user_functions.py::test_a_record_with_an_odd_field_is_no_bug": 150,  # 2 CPU-seconds each
-    "target/test_user_functions.py::test_an_object_that_fails_when_it_is_asked_is_told_with_its_line": 70,  # 2 CPU-seconds each
+    "target/test_user_functions.py::test_a_function_that_is_wrong_is_told_with_its_line": 90,  # each kind's test has one
+    "target/test_user_functions.py::test_a_record_with_an_odd_field_is_no_bug": 300,  # 2 CPU-seconds each
+    "target/test_user_functions.py::test_an_object_that_fails_when_it_is_asked_is_told_with_its_line": 140,  # 2 CPU-seconds each
     "targets/test_costs.py::test_flexasr_moves_the_words_that_its_cost_counts": 4,
     "targets/test_costs.py::test_hlscnn_moves_the_words_that_its_cost_counts": 4,
     "targets/test_costs.py::test_vta_moves_the_bytes_that_its_cost_counts": 4,
@@ -253,6 +261,9 @@ KEPT = {
     "targets/test_machines.py::test_a_network_stays_as_accurate_on_hvx": 0,  # 8 CPU-seconds
     "targets/test_machines.py::test_a_residual_block_runs_on_hvx": 0,  # 4 CPU-seconds
     "targets/test_machines.py::test_driver_gives_the_numerics": 3,
+    "targets/test_machines.py::test_sums_of_codes_are_those_of_integers_on_hvx": 3,  # 2 CPU-seconds each; each type and each form once
+    "targets/test_machines.py::test_sums_of_convolutions_of_codes_are_those_of_integers_on_hvx": 3,  # 3 CPU-seconds each
+    "targets/test_vta_alu.py::test_every_design_gives_the_numerics": 2,
     "targets/test_vta_alu.py::test_operations_are_proved": 3,
     "targets/test_vta_conv2d.py::test_stream_gives_the_numerics": 3,
     "targets/test_vta_quantised.py::test_a_depthwise_network_with_sums_and_pools_is_on_the_device": 3,
@@ -260,9 +271,10 @@ KEPT = {
     "targets/test_vta_quantised.py::test_the_driver_gives_the_numerics": 3,
     "targets/test_vta_small.py::test_an_operation_is_refused_or_right": 6,
     "targets/test_vta_target.py::test_every_design_is_proved": 3,
-    "targets/test_vta_target.py::test_published_counts": 6,
+    "targets/test_vta_target.py::test_published_counts": 12,
     "targets/test_vta_target.py::test_resnet_on_images": 0,
     "test_container.py::test_the_image_is_built_and_runs": 0,  # downloads the locked packages
+    "test_docs.py::test_every_block_does_what_its_page_says[docs/how-to/check-a-target.md]": 0,  # tests/study/test_check_verb.py
     "test_docs.py::test_every_block_does_what_its_page_says[docs/how-to/compare-designs.md]": 0,  # each verb has tests
     "test_docs.py::test_every_block_does_what_its_page_says[docs/how-to/run-on-a-cluster.md]": 0,  # tests/cosim/test_cluster.py
     "test_docs.py::test_every_block_does_what_its_page_says[docs/how-to/verilog.md]": 0,  # tests/emit has smaller texts

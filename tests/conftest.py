@@ -20,6 +20,8 @@ from seconds import Seconds
 from shared import SHARED
 from wheels import installed, sources, wheel
 
+from rewrite_compiler.cli.verbs import prove
+
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded one fails no test
 settings.load_profile("any machine")
 GARBAGE = 20_000  # objects made between two looks for garbage: a test makes many, and few of them are cyclic
@@ -55,6 +57,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(GARBAGE)
     gc.enable()
     answer_most_here()
+    prove.JOBS = 1  # the tests have as many processes as there are cores
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -31,7 +31,7 @@ LANGUAGES = ("console", "python", "output", "toml", "json", "text")
 SECONDS_A_COMMAND = 120
 TIME = re.compile(r"\b\d[\d,.]*\s?(ns|µs|ms|s|min|h)\b")
 REST = "…"
-PLAIN = re.compile(r"flexmatch ([^|;<>&$`*\\\n]*?)(?: 2>&1)?")  # no shell is needed
+PLAIN = re.compile(r'(?:cd (\S+) && )?flexmatch ([^|;<>&$`*\\\n]*?)(?: 2>&1)?(; echo "exit code \$\?")?')  # no shell is needed
 
 
 class PageError(AssertionError):
@@ -221,7 +221,9 @@ def shell(command: str, folder: Path, terminal: str = ".") -> tuple[str, int, st
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environment = os.environ | {"PATH": path, "NO_COLOR": "1", "COLUMNS": "100", "LC_ALL": "C.UTF-8", "HOME": str(folder)}
     if plain := PLAIN.fullmatch(command):
-        return *_inside(shlex.split(plain[1]), folder / terminal, environment), terminal
+        terminal = os.path.normpath(folder / terminal / (plain[1] or "."))
+        said, code = _inside(shlex.split(plain[2]), Path(terminal), environment)
+        return (f"{said}exit code {code}\n", 0, terminal) if plain[3] else (said, code, terminal)
     reading, writing = os.pipe()
     call = ["bash", "-o", "pipefail", "-c", f"{command}\nstatus=$?; pwd >&{writing}; exit $status" if "cd " in command else command]
     run = subprocess.run(

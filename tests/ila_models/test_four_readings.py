@@ -163,30 +163,30 @@ LAYERS = (
 
 
 @needs_gcc
-def test_genesys(tmp_path: Path) -> None:
+@pytest.mark.parametrize("m", LAYERS, ids=["bias alone", "relu"])
+def test_genesys(m: Layer, tmp_path: Path) -> None:
     """C does what machine code does to every word of a program, and both what the oracle does."""
     model = small()
     in_c, wrong = InC(model.instructions.values(), tmp_path), []
-    for seed, m in enumerate(LAYERS):
-        x, w, bias = operands(m, seed)
-        sims = {r: model.simulator(reading=r) for r in READINGS}
-        for sim in sims.values():
-            ports = {"param": np.concatenate([bias.view(np.uint8), weight_bytes(m, w)]), "ibuf": x.reshape(-1).view(np.uint8)}
-            ports |= {name: np.zeros(m.bytes["obuf"], np.uint8) for name in ("obuf", "simd")}
-            for port, contents in ports.items():
-                sim.give(f"dram_{port}", contents)
-        sim, tried = sims["native"], set()
-        for word in words(model, layer_words(m)):
-            i = sim.decode({"data": word})
-            assert i is not None
-            fields = {n: int(v[0]) for n, v in sim._executable(i).operands(split_lanes(model, {"data": word})).items()}
-            after = in_c.run(sim, i, fields) if i.name in in_c.instructions else None
-            sim.execute(i, {name: [value] for name, value in fields.items()})
-            if i.name in in_c.instructions:
-                tried.add(i.name)
-                wrong += [f"{i.name} {fields}: {name}" for name in differing(sim, after, False)]
-        for reading in ("oracle", "arrays"):
-            sims[reading].run(words(model, layer_words(m)))
-            wrong += [f"{reading}: {name}" for name in differing(sim, copied(sims[reading]), False)]
-        assert {"sync_inst", "block_end", "sa_loop_cfg"} <= tried
+    x, w, bias = operands(m, LAYERS.index(m))
+    sims = {r: model.simulator(reading=r) for r in READINGS}
+    for sim in sims.values():
+        ports = {"param": np.concatenate([bias.view(np.uint8), weight_bytes(m, w)]), "ibuf": x.reshape(-1).view(np.uint8)}
+        ports |= {name: np.zeros(m.bytes["obuf"], np.uint8) for name in ("obuf", "simd")}
+        for port, contents in ports.items():
+            sim.give(f"dram_{port}", contents)
+    sim, tried = sims["native"], set()
+    for word in words(model, layer_words(m)):
+        i = sim.decode({"data": word})
+        assert i is not None
+        fields = {n: int(v[0]) for n, v in sim._executable(i).operands(split_lanes(model, {"data": word})).items()}
+        after = in_c.run(sim, i, fields) if i.name in in_c.instructions else None
+        sim.execute(i, {name: [value] for name, value in fields.items()})
+        if i.name in in_c.instructions:
+            tried.add(i.name)
+            wrong += [f"{i.name} {fields}: {name}" for name in differing(sim, after, False)]
+    for reading in ("oracle", "arrays"):
+        sims[reading].run(words(model, layer_words(m)))
+        wrong += [f"{reading}: {name}" for name in differing(sim, copied(sims[reading]), False)]
+    assert {"sync_inst", "block_end", "sa_loop_cfg"} <= tried
     assert wrong == []
