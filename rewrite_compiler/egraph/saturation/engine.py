@@ -17,6 +17,7 @@ from ..graph.reader import LEAVES, Reader
 from ..graph.schema import Constructor, operators, schema_text
 from ..graph.table_load import PRELUDE, Item, Loader, loader_text
 from ..numbers import number_commands
+from .relevant_rules import query_operators
 from .type_analysis import TypeAnalysis
 
 MILLISECONDS = 1000  # egglog gives milliseconds as the microseconds of a duration
@@ -56,7 +57,7 @@ class Engine:
         self.seconds: Counter[str] = Counter()  # that each rule took to match and to act, by its name
         texts, loaded = list(rules), list(items)
         self.run(schema_text(core_constructors, devices), PRELUDE, *map(loader_text, core_constructors), *number_commands(texts, loaded))
-        self.run(*texts)
+        self.pending = {text: query_operators(text) for text in texts}  # commands whose operators no e-node has yet
         self.loader.load(loaded)
         self.run(FACTS)
         self.reader = Reader(self.egglog, self.constructors.values())
@@ -70,8 +71,18 @@ class Engine:
             self.type_new_classes()
         return changed
 
+    def load_rules(self) -> None:
+        """Load the rules that may match now: compiling a rule takes longer than all its rounds, and many never match."""
+        present = {name for name, size in self.sizes.items() if size}
+        texts = [text for text, operators in self.pending.items() if operators <= present]
+        for text in texts:
+            del self.pending[text]
+        self.run(*texts)
+
     def run_untyped(self, ruleset: str, times: int = 1) -> bool:
         """Run some rounds of a ruleset without typing new classes; tell whether they changed anything."""
+        if self.pending:
+            self.load_rules()
         answers = self.run(f"(run-schedule (repeat {times} (run {ruleset})))")
         reports = [report for r in answers if (report := getattr(r, "report", None)) is not None]
         for report in reports:
@@ -88,8 +99,13 @@ class Engine:
     @property
     def e_nodes(self) -> int:
         """Number of e-nodes."""
-        sizes = dict(self.run("(print-size)")[0].sizes)
+        sizes = self.sizes
         return sum(sizes.get(name, 0) for name in (*LEAVES, "Result", "Opaque", *self.constructors))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of rows of each table."""
+        return dict(self.run("(print-size)")[0].sizes)
 
     def snapshot(self) -> EGraph:
         """Return the e-graph as plain data, classes numbered by first occurrence."""

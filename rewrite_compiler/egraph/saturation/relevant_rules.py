@@ -10,6 +10,7 @@ from ...ops import OPS
 from ..graph.schema import op_constructor
 
 OPERATOR = re.compile(r"\((o_\w+) ")
+STAGED = re.compile(r"\((?:After|Chain)_(o_\w+)_[0-9a-f]{8} ")  # relations of `staged_match`
 ALWAYS = ("full", "reshape", "transpose")  # of uniform constants and of layouts between regions
 
 
@@ -30,6 +31,12 @@ def relevant_commands(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tu
             reachable |= pending.pop(n)[1]
             relevant_numbers.add(n)
     return list(dict.fromkeys(command for n, commands in enumerate(rules) if n in relevant_numbers for command in commands)), reachable
+
+
+def query_operators(command: str) -> set[str]:
+    """Return the operators that e-nodes must have where the query of a command matches, those of the stages that it reads as well."""
+    query, _, _ = command.partition("\n (")
+    return {*OPERATOR.findall(query), *STAGED.findall(query)} if command.startswith("(rule ") else set()
 
 
 def _operators_of(commands: Sequence[str]) -> tuple[set[str], set[str]]:
