@@ -156,10 +156,28 @@ def _traced(call: Call, calls_per_function: int = CALLS_PER_FUNCTION) -> tuple[T
 
 def _clear_caches(folder: Path) -> None:
     """Clear what the functions of a folder's modules have cached: what is cached is not run, and so not seen."""
-    for module in list(sys.modules.values()):
-        if (getattr(module, "__file__", None) or "").rpartition(os.sep)[0] == str(folder):
-            for f in vars(module).values():
-                getattr(f, "cache_clear", lambda: None)()
+    for module in _modules_in(str(folder), _Identities(tuple(sys.modules.values()))):
+        for f in list(vars(module).values()):
+            getattr(f, "cache_clear", lambda: None)()
+
+
+class _Identities:
+    """Objects that are the same where each one is: what compares or hashes itself in another way may be among the modules."""
+
+    def __init__(self, objects: tuple[Any, ...]) -> None:
+        self.objects, self.numbers = objects, tuple(map(id, objects))  # while the objects are held no number is given again
+
+    def __hash__(self) -> int:
+        return hash(self.numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identities) and self.numbers == other.numbers
+
+
+@lru_cache(maxsize=4)
+def _modules_in(folder: str, modules: _Identities) -> tuple[Any, ...]:
+    """Return the modules of a folder, which are looked for again where any module has been imported or replaced."""
+    return tuple(m for m in modules.objects if (getattr(m, "__file__", None) or "").rpartition(os.sep)[0] == folder)
 
 
 def control_branches(call: Call) -> frozenset[str]:
