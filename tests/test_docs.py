@@ -7,7 +7,7 @@ from codeop import compile_command
 from pathlib import Path
 
 import pytest
-from pages import ROOT, PageError, Session, blocks, can_run, compare, normal, pages, run_once
+from pages import ROOT, PageError, Session, blocks, can_run, compare, normal, pages, run_once, shell
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST_COMMAND = "python -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/python -m pytest"
@@ -42,6 +42,24 @@ def test_a_page_runs_as_it_is_typed(tmp_path: Path) -> None:
     run_page(page, tmp_path)
     page.write_text("```python\nfor x in (None, 7):\n    x\n```\n")
     with pytest.raises(PageError, match=r"page\.md:1: an interactive Python shows 7, which the page does not; give it a name"):
+        run_page(page, tmp_path)
+
+
+def test_commands_that_need_no_shell_do_what_a_shell_does(tmp_path: Path) -> None:
+    """They run in this process: with their exit code where the page asks for it, and in the folder that they go to first."""
+    (tmp_path / "a").mkdir()
+    for command in ("flexmatch list --jsn 2>&1", "cd a && flexmatch init rule mine", "flexmatch list --accelerators"):
+        _, code, terminal = shell(command, tmp_path)
+        told, zero, same = shell(f'{command}; echo "exit code $?"', tmp_path)
+        last = "exit code 2" if "init" in command else f"exit code {code}"  # there are files by now
+        assert (told.splitlines()[-1], zero, same) == (last, 0, terminal), command
+    assert (tmp_path / "a" / "mine").is_dir()
+    assert shell("cd a && flexmatch list", tmp_path)[2] == str(tmp_path / "a")
+    page = tmp_path / "page.md"
+    page.write_text('```console\n$ flexmatch list --jsn > /dev/null 2>&1; echo "exit code $?"\nexit code 2\n```\n')
+    run_page(page, tmp_path)
+    page.write_text('```console\n$ flexmatch list --quiet --json; echo "exit code $?"\n…\nexit code 3\n```\n')
+    with pytest.raises(PageError, match="exit code 3"):
         run_page(page, tmp_path)
 
 
