@@ -335,10 +335,17 @@ def plan_of(args: argparse.Namespace, path: Path) -> Plan:
 
 
 def accelerators(args: argparse.Namespace) -> list[str]:
-    """Return the names in --accel; a comma separates plain names, not those with parameters."""
+    """Return the names in --accel; a comma separates plain names, not those with parameters.
+
+    Raises:
+        UsageError: A name between two commas, or before or behind one, is missing.
+    """
     names: list[str] = []
-    for text in args.accel:
-        names.extend([text] if ":" in text else [part for part in text.split(",") if part])
+    for text in filter(None, args.accel):
+        parts = [text] if ":" in text else [part.strip() for part in text.split(",")]
+        if not all(parts):
+            raise UsageError("F203", f'a name is missing in --accel "{text}"', help=f"write {','.join(filter(None, parts)) or 'one name'}")
+        names.extend(parts)
     return names
 
 

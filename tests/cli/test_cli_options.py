@@ -29,6 +29,15 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("app.onnx", "--accel", "flexasr,flexasr"),
         'error[F202]: two targets are called "flexasr"\n  help: give each accelerator once',
     ),
+    "no name between two commas": (
+        ("app.onnx", "--accel", "flexasr,, vta"),
+        'error[F203]: a name is missing in --accel "flexasr,, vta"\n  help: write flexasr,vta',
+    ),
+    "a comma alone": (("app.onnx", "--accel", ","), 'error[F203]: a name is missing in --accel ","\n  help: write one name'),
+    "a space behind the comma": (
+        ("app.onnx", "--accel", "flexasr, flexasr"),
+        'error[F202]: two targets are called "flexasr"\n  help: give each accelerator once',
+    ),
     "unknown parameter": (
         ("app.onnx", "--accel", "flexasr:speed=1"),
         'error[F203]: flexasr has no parameter "speed"\n  help: parameters: behaviour, sigmoid',
