@@ -10,7 +10,7 @@ import re
 import stat
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -251,6 +251,27 @@ def parse_toml(data: bytes) -> dict[str, Any]:
         raise ExcessiveText("it has a number of thousands of digits") from None
     _check_words(table)
     return table
+
+
+_KEYS = rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+"
+_KEY_LINE = re.compile(rf"[ \t]*+(?:\[\[?+[ \t]*+(?P<table>{_KEYS})|(?P<key>{_KEYS})[ \t]*+=)")
+
+
+def key_line(data: bytes, keys: Sequence[str]) -> int:
+    """Return the number of the line of a TOML text where a nested key is given, or the innermost table around it; 0 for none."""
+    found_depth = found_line = 0
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(_text(data).split("\n"), 1):
+        match = _KEY_LINE.match(line)
+        if match is None:
+            continue
+        parts = tuple(part.strip("\"'") for part in re.findall(_PART, match["table"] or match["key"]))
+        path = parts if match["table"] else (*table, *parts)
+        table = parts if match["table"] else table
+        depth = min(len(path), len(keys))
+        if depth > found_depth and path[:depth] == tuple(keys[:depth]):
+            found_depth, found_line = depth, number
+    return found_line
 
 
 def _check_words(table: dict[str, Any]) -> None:

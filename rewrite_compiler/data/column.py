@@ -143,6 +143,11 @@ class Column:
         return next((a for a in range(len(self.type.shape)) if _without(self.type.shape, a) == self.raw.shape[1:]), None)
 
 
+LAYOUT_BESIDE = 'a .toml beside the data can say how axes are ordered: layout = "NHWC->NCHW"'
+LAYOUT_IN_DESCRIPTION = 'layout = "NHWC->NCHW" here would say how its axes are ordered; or name another array'
+CHANNELS = "channels lie along the axis C of the layout, without a layout along the last axis"
+
+
 def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])
 
@@ -169,7 +174,7 @@ def check_column(column: Column, name: str, array: str, place: str) -> None:
         allowed = " or ".join(_shape_text(("samples", *s)) for s in dict.fromkeys(expected[:2]))
         raise InputError(
             "C100", f'array "{array}" for the input "{name}" must have shape {allowed}, not {_shape_text((len(raw), *shape))}', place=place,
-            help="a .toml beside the data can say how axes are ordered: layout = \"NHWC->NCHW\"",
+            help=LAYOUT_IN_DESCRIPTION if column.preparation.is_described else LAYOUT_BESIDE,
         )  # fmt: skip
 
 
@@ -182,11 +187,13 @@ def _check_layout(column: Column, array: str, place: str) -> bool:
             f'layout "{layout.source_axes}->{layout.target_axes}" needs an array of {len(layout.source_axes)} axes, '
             f'and "{array}" has {raw.ndim}',
             place=place,
+            help=f'give a letter to each axis of "{array}" {_shape_text(raw.shape)}, the samples first',
         )
     statistics = column.preparation.mean or column.preparation.std
     channels = raw.shape[layout.channel_axis() if layout else raw.ndim - 1] if raw.ndim else 1
     if statistics and len(statistics) not in (1, channels):
-        raise InputError("C100", f'mean and std for array "{array}" must have 1 or {channels} values, not {len(statistics)}', place=place)
+        sentence = f'mean and std for array "{array}" must have 1 or {channels} values, not {len(statistics)}'
+        raise InputError("C100", sentence, place=place, help=CHANNELS)
     return True
 
 

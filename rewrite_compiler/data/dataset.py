@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, Problem, UsageError
+from ..errors import InputError, Problem, UsageError, did_you_mean
 from ..ir.program import Data, Program
 from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
@@ -335,18 +335,19 @@ def _from_description(file: Path, inputs: Mapping[str, TensorType], limits: Limi
     ):
         missing = next((n for n in names if n not in available), None)
         if missing is not None:
-            raise InputError("C100", sentence.format(missing), place=place, help=f"the model's inputs are {', '.join(inputs)}")
+            remedy = f"the model's inputs are {', '.join(inputs)}; the description has {', '.join(description.inputs)}"
+            raise InputError("C100", sentence.format(missing), place=place, help=did_you_mean(missing, available) or remedy)
     origins = {**description.inputs, "labels": description.labels, "targets": description.targets}
     archives: dict[Path | None, Archive] = {
         o.file: read_npz(o.file, limits) for o in origins.values() if o is not None and o.file is not None
     }
     sources = {name: _source_samples(o, limits) for name, o in description.inputs.items() if o.source is not None}
     columns = {
-        name: _column(name, inputs[name], o, sources[name].raw if name in sources else _of_archive(o, archives, place), place)
+        name: _column(name, inputs[name], o, sources[name].raw if name in sources else _of_archive(o, archives))
         for name, o in description.inputs.items()
     }
     truths = (("labels", description.labels), ("targets", description.targets))
-    extra = {k: _truth(o, sources, archives, place) for k, o in truths if o is not None}
+    extra = {k: _truth(o, sources, archives) for k, o in truths if o is not None}
     parts = {file.name: hashlib.sha256(file.read_bytes()).hexdigest(), **{a.path.name: a.sha256 for a in archives.values()}}
     parts.update({name: m.sha256 for name, m in sources.items()})
     return _checked_dataset(place, {name: columns[name] for name in inputs}, extra, _digest(parts))
@@ -370,33 +371,35 @@ def _source_samples(o: Origin, limits: Limits) -> _SourceSamples:
     return _SourceSamples(windows, digest, {"next": following})
 
 
-def _truth(o: Origin, sources: Mapping[str, _SourceSamples], archives: Mapping[Path | None, Archive], place: str) -> Data:
+def _truth(o: Origin, sources: Mapping[str, _SourceSamples], archives: Mapping[Path | None, Archive]) -> Data:
     if not o.derived:
-        return _stored_array(o, archives, place)
+        return _stored_array(o, archives)
     derived = [m.derived[o.derived] for m in sources.values() if o.derived in m.derived]
     if len(derived) != 1:
         requirement = {"folders": "one input of images that lie in one folder a class", "next": "one input of text"}[o.derived]
-        raise InputError("C100", f"{o.derived} = true needs {requirement}, not {len(derived)}", place=place)
+        remedy = "name an array instead: file and array"
+        raise InputError("C100", f"{o.derived} = true needs {requirement}, not {len(derived)}", place=o.place, help=remedy)
     return derived[0]
 
 
-def _of_archive(o: Origin, archives: Mapping[Path | None, Archive], place: str) -> Data | None:
-    return None if o.file is None else _stored_array(o, archives, place)
+def _of_archive(o: Origin, archives: Mapping[Path | None, Archive]) -> Data | None:
+    return None if o.file is None else _stored_array(o, archives)
 
 
-def _column(name: str, t: TensorType, origin: Origin, raw: Raw | None, place: str) -> Column:
+def _column(name: str, t: TensorType, origin: Origin, raw: Raw | None) -> Column:
     if raw is None:
         return Column(t, None, Preparation(is_described=True))
     column = Column(t, raw, origin.preparation)
-    check_column(column, name, origin.array or name, place)
+    check_column(column, name, origin.array or name, origin.place)
     return column
 
 
-def _stored_array(origin: Origin, archives: Mapping[Path | None, Archive], place: str) -> Data:
+def _stored_array(origin: Origin, archives: Mapping[Path | None, Archive]) -> Data:
     archive = archives[origin.file]
     if origin.array not in archive.arrays:
         array_names = ", ".join(f'"{n}"' for n in archive.arrays)
-        raise InputError("C100", f'{archive.path.name} has no array "{origin.array}"', place=place, help=f"it has {array_names or 'none'}")
+        remedy = did_you_mean(origin.array, archive.arrays) or f"it has {array_names or 'none'}"
+        raise InputError("C100", f'{archive.path.name} has no array "{origin.array}"', place=origin.place, help=remedy)
     return archive.arrays[origin.array]
 
 
@@ -407,7 +410,8 @@ def _checked_dataset(place: str, columns: Mapping[str, Column], extra: Mapping[s
     arrays: dict[str, Raw] = {**{f'the input "{n}"': c.raw for n, c in columns.items() if c.raw is not None}, **extra}
     counts = {name: (len(a) if a.ndim else 0) for name, a in arrays.items()}
     if not counts or not any(c.raw is not None for c in columns.values()):
-        raise InputError("C100", "data must give at least one input", place=place)
+        remedy = "give one input an array at least: zeros are for the others"
+        raise InputError("C100", "data must give at least one input", place=place, help=remedy)
     first, count = next(iter(counts.items()))
     for name, n in counts.items():
         if n != count:
@@ -434,7 +438,8 @@ def _classes(labels: Data, place: str) -> Data:
     extents = f"[{len(labels)}]" if per_sample == 1 else f"[samples, {', '.join(map(str, labels.shape[1:]))}]"
     sentence = f"labels must be {expected}, not {labels.dtype}{extents}"
     if labels.dtype.kind not in "iu" or per_sample < 1:
-        raise InputError("C100", sentence, place=place)
+        remedy = "numbers that are no classes are called targets" if labels.dtype.kind == "f" else ""
+        raise InputError("C100", sentence, place=place, help=remedy)
     invalid = np.flatnonzero((labels < 0).reshape(-1) | (labels > MOST_CLASS).reshape(-1))
     if len(invalid):
         raise InputError("C100", f"{sentence} with {labels.reshape(-1)[invalid[0]]} in sample {invalid[0] // per_sample}", place=place)

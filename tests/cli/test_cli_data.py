@@ -173,3 +173,38 @@ def test_a_process_answers_in_the_same_way(folder: Path) -> None:
     ):
         run = process(*arguments)
         assert (run.returncode, run.stdout, run.stderr.decode()) == (2, b"", f"{said}\n  help: check the path\n")
+
+
+DESCRIBED = {
+    "a misspelt key": ('[inputs.x]\nfil = "test.npz"\narray = "x"\n', 2, 'inputs."x" has no key "fil"', 'did you mean "file"?'),
+    "a file that is not there": (
+        '[inputs.x]\nfile = "tset.npz"\narray = "x"\n', 2, 'inputs."x".file must be an .npz archive, and there is no file "tset.npz"',
+        'did you mean "test.npz"?',
+    ),
+    "a misspelt array": (
+        '[inputs.x]\nfile = "test.npz"\narray = "x"\n[labels]\nfile = "test.npz"\narray = "label"\n', 6, 'test.npz has no array "label"',
+        'did you mean "labels"?',
+    ),
+    "a misspelt table": ('[input.x]\nfile = "test.npz"\n', 1, 'the description has no key "input"', 'did you mean "inputs"?'),
+    "a number in quotes": (
+        '[inputs.x]\nfile = "test.npz"\narray = "x"\nscale = "1/255"\n', 4, "inputs.\"x\".scale must be a finite number, not '1/255'",
+        "write it without quotes and as one number: 1/255 is 0.00392157",
+    ),
+    "a key of images": (
+        '[inputs.x]\nfile = "test.npz"\narray = "x"\nresize = 224\n', 4, 'inputs."x" comes from a file and cannot have resize',
+        "resize belongs to folder = …",
+    ),
+    "another array": (
+        '[inputs.x]\nfile = "test.npz"\narray = "labels"\n', 3,
+        'array "labels" for the input "x" must have shape [samples, 1, 16] or [samples, 16], not [48]',
+        'layout = "NHWC->NCHW" here would say how its axes are ordered; or name another array',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_mistakes_in_a_description_of_data(name: str, folder: Path) -> None:
+    text, line, sentence, remedy = DESCRIBED[name]
+    Path("mine.toml").write_text(text, "utf-8")
+    for command in (("cosim", "ready.json", "--data", "mine.toml"), ("app.onnx", "--accel", "flexasr", "--calibrate", "mine.toml")):
+        refused(flexmatch(*command), 3, f"mine.toml:{line}: error[C100]: {sentence}\n  help: {remedy}")

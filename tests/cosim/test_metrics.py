@@ -138,6 +138,50 @@ def writes(outputs, truth):
 """
 
 
+UNUSABLE = {
+    "forgets": (
+        "def forgets(outputs, truth):\n    outputs.max()", "None",
+        "end the function with `return …`: one that ends without it returns None",
+    ),
+    "word": ("def word(outputs, truth):\n    return 'good'", "a str", ""),
+    "words": ("def words(outputs, truth):\n    return ['a', 'b']", "a list", ""),
+    "table": ("def table(outputs, truth):\n    return {'a': 1}", "a dict", ""),
+    "lazy": ("def lazy(outputs, truth):\n    return (1 for _ in outputs)", "a generator", ""),
+    "later": ("async def later(outputs, truth):\n    return 1", "a coroutine", ""),
+    "imaginary": ("def imaginary(outputs, truth):\n    return outputs[:, 0] * 1j", "elements of complex128", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_metric_that_returns_no_numbers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, actual, remedy = UNUSABLE[name]
+    (tmp_path / "mine.py").write_text(f"# of {name}\n{code}\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FlexmatchError) as caught:
+        metric_of(f"mine.py:{name}").score(np.zeros((2, 1)), np.zeros(2))
+    problem = caught.value.problem
+    assert (problem.place, problem.code) == ("mine.py:2", "C108")
+    assert problem.sentence == f"metric {name} must return one number a sample, not {actual}"
+    assert problem.help == remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "remedy"),
+    [
+        (":f", 'a metric of your own must be MODULE:FUNCTION, not ":f"', "for example ./metrics.py:accuracy"),
+        ("mine:", 'a metric of your own must be MODULE:FUNCTION, not "mine:"', "for example ./metrics.py:accuracy"),
+        ("mine:neer", 'mine.py has no function "neer"', 'did you mean "near"?'),
+        ("mine:accuracy", 'mine.py has no function "accuracy"', "its functions are near, bad, short, odd, leaves, writes"),
+    ],
+)
+def test_a_name_of_no_metric(name: str, sentence: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(OWN, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FlexmatchError) as caught:
+        metric_of(name)
+    assert (caught.value.problem.code, caught.value.problem.sentence, caught.value.problem.help) == ("F203", sentence, remedy)
+
+
 def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(OWN, "utf-8")
     monkeypatch.chdir(tmp_path)
@@ -149,10 +193,10 @@ def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "mine.py:6: error[C108]: metric bad failed: KeyError: 'no such key'"
     )
     assert refusal(lambda: metric_of("mine.py:short").score(np.zeros((2, 1)), np.zeros(2))) == (
-        "mine.py: error[C108]: metric short must return one number a sample, shape [2], not []"
+        "mine.py:7: error[C108]: metric short must return one number a sample, shape [2], not []"
     )
     assert refusal(lambda: metric_of("mine.py:odd").score(np.zeros((2, 1)), np.zeros(2))) == (
-        "mine.py: error[C108]: metric odd must return numbers, not NaN"
+        "mine.py:11: error[C108]: metric odd must return numbers, not NaN"
     )
     assert refusal(lambda: metric_of("mine.py:leaves").score(np.zeros((2, 1)), np.zeros(2))) == (
         "mine.py:14: error[C108]: metric leaves failed: SystemExit: 3"

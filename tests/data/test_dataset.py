@@ -316,14 +316,15 @@ def test_casts_must_keep_the_values(tmp_path: Path) -> None:
     assert data.inputs["x"].tolist() == [[[-128, 127]]]
     place = described(tmp_path, text, x=np.array([[0, 128]]))
     assert refusal(lambda: load_data(place, integer)) == (
-        f'{place}: error[C100]: array "x" must hold whole numbers from -128 to 127 to become int8, not 0 to 128'
+        f'{place}:1: error[C100]: array "x" must hold whole numbers from -128 to 127 to become int8, not 0 to 128'
     )
     place = described(tmp_path, text.replace("int8", "uint8"), x=np.array([[0, 1]]))
     assert refusal(lambda: load_data(place, integer)).startswith(
-        f'{place}: error[C100]: array "x" for the input "x" must be int8, not uint8'
+        f'{place}:1: error[C100]: array "x" for the input "x" must be int8, not uint8'
     )
 
 
+WHOLE = ("the file is", "the description must", "the description does", "the model has", "data must")  # said of no line
 GOOD = 'inputs.x = {file = "d.npz", array = "x"'
 TOML_MISTAKES = [
     ("inputs = ", "the file is not TOML: Invalid value (at end of document)"),
@@ -332,8 +333,20 @@ TOML_MISTAKES = [
     ("inputs.x = 3", 'inputs."x" must be a table, not 3'),
     ("outputs.x = 3", 'the description has no key "outputs"'),
     (f"{GOOD}, men = 3}}", 'inputs."x" has no key "men"'),
-    ('inputs.x = {file = "d.npz"}', 'inputs."x" must have a file and an array, or only zeros = true'),
-    (f"{GOOD}, zeros = true}}", 'inputs."x" must have a file and an array, or only zeros = true'),
+    ('inputs.x = {file = "d.npz"}', 'inputs."x" must have a file and an array, and lacks array = …'),
+    ("inputs.x = {}", 'inputs."x" must have a file and an array, and lacks file = … and array = …'),
+    (f"{GOOD}, zeros = true}}", 'inputs."x" must have a file and an array, or only zeros = true, not file beside it'),
+    ("inputs.x = {zeros = false}", 'inputs."x".zeros must be true, not False'),
+    ('inputs.x = {file = 3, array = "x"}', 'inputs."x".file must be text, not 3'),
+    ('inputs.x = {file = "", array = "x"}', "inputs.\"x\".file must be text, not ''"),
+    ('inputs.x = {file = "e.npz", array = "x"}', 'inputs."x".file must be an .npz archive, and there is no file "e.npz"'),
+    ('inputs.x = {file = ".", array = "x"}', 'inputs."x".file must be an .npz archive, not a folder or a device as "." is'),
+    (f'{GOOD}, fil = "d.npz"}}', 'inputs."x" has no key "fil"'),
+    (f"{GOOD}, resize = 3}}", 'inputs."x" comes from a file and cannot have resize'),
+    (f"{GOOD}, layout = 3}}", 'inputs."x".layout must be text, not 3'),
+    (f'{GOOD}, cast = ["float32"]}}', "inputs.\"x\".cast must be an element type, not ['float32']"),
+    (f"{GOOD}}}\nlabels = 3", "labels must be a table, not 3"),
+    ("inputs.x = {file = d.npz}", "the file is not TOML: Invalid value (at line 1, column 20)"),
     (f"{GOOD}, scale = 1{'0' * 400}}}", "the file is not TOML: it has a whole number of more than 64 bits"),
     (f"{GOOD}, scale = 1{'0' * 400}.0}}", 'inputs."x".scale must be a finite number, not inf'),
     (f'{GOOD}, scale = "1"}}', "inputs.\"x\".scale must be a finite number, not '1'"),
@@ -346,6 +359,7 @@ TOML_MISTAKES = [
     ('inputs.x = {file = "d.npz", array = "z"}', 'd.npz has no array "z"'),
     ('inputs.y = {file = "d.npz", array = "x"}', 'the description does not say where the input "x" comes from'),
     (f"{GOOD}}}\ninputs.y = {{zeros = true}}", 'the model has no input called "y"'),
+    ('# a comment\n[inputs.x]\nfile = "d.npz"\narray = "x"\nscale = "1"', "inputs.\"x\".scale must be a finite number, not '1'"),
     ("inputs.x = {zeros = true}", "data must give at least one input"),
 ]
 
@@ -353,7 +367,10 @@ TOML_MISTAKES = [
 @pytest.mark.parametrize(("text", "sentence"), TOML_MISTAKES)
 def test_mistakes_in_descriptions_are_named(tmp_path: Path, text: str, sentence: str) -> None:
     place = described(tmp_path, text, x=pixels(2, 3, 4, 5))
-    assert refusal(lambda: load_data(place, IMAGE)).splitlines()[0] == f"{place}: error[C100]: {sentence}"
+    found, _, remedy = refusal(lambda: load_data(place, IMAGE)).partition("\n  help: ")
+    line = "" if sentence.startswith(WHOLE) else f":{text.count(chr(10)) + 1}"
+    assert found == f"{place}{line}: error[C100]: {sentence}"
+    assert remedy or sentence.startswith("the file is not TOML: it has")
 
 
 def test_the_digest_covers_description_and_arrays(tmp_path: Path) -> None:

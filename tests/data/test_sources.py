@@ -401,8 +401,8 @@ def test_resizing_and_cropping(tmp_path: Path) -> None:
     assert found.tolist() == [np.full(found.shape[1:], v).tolist() for v in (10, 20, 30)]
     for line, said in (
         ("crop = 9", "0.png: error[C100]: the image must have at least 9×9 pixels to be cropped, not 8×10"),
-        ("crop = 0", 'd.toml: error[C100]: inputs."x".crop must be 1 to 16384 pixels, or rows and columns, not 0'),
-        ("crop = [1, 2, 3]", 'd.toml: error[C100]: inputs."x".crop must be 1 to 16384 pixels, or rows and columns, not [1, 2, 3]'),
+        ("crop = 0", 'd.toml:4: error[C100]: inputs."x".crop must be 1 to 16384 pixels, or rows and columns, not 0'),
+        ("crop = [1, 2, 3]", 'd.toml:4: error[C100]: inputs."x".crop must be 1 to 16384 pixels, or rows and columns, not [1, 2, 3]'),
     ):
         (tmp_path / "d.toml").write_text(f'[inputs.x]\nfolder = "pictures"\nresize = 8\n{line}\nlayout = "NHWC->NCHW"\n', "utf-8")
         assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)).splitlines()[0].endswith(said)
@@ -465,8 +465,12 @@ MISTAKES = [
     ('inputs.x = {folder = "pictures", channels = "CMYK"}', 'inputs."x".channels must be one of RGB, BGR, L, not "CMYK"'),
     ('inputs.x = {folder = "pictures", file = "d.npz"}', 'inputs."x" comes from a folder and cannot have file'),
     ('inputs.x = {folder = 3}', 'inputs."x".folder must be text, not 3'),
-    ('inputs.x = {text = "words.txt", vocabulary = "v.txt"}', 'inputs."x" must have a vocabulary and a window of at least one word'),
-    ('inputs.x = {text = "words.txt", window = 3}', 'inputs."x" must have a vocabulary and a window of at least one word'),
+    ('inputs.x = {text = "words.txt", vocabulary = "v.txt"}',
+     'inputs."x" must have a vocabulary and a window of at least one word, and lacks window'),
+    ('inputs.x = {text = "words.txt", vocabulary = "v.txt", window = "4"}',
+     "inputs.\"x\" must have a vocabulary and a window of at least one word, and has window = '4'"),
+    ('inputs.x = {text = "words.txt", window = 3}',
+     'inputs."x" must have a vocabulary and a window of at least one word, and lacks vocabulary'),
     ('inputs.x = {folder = "flat"}\nlabels = {folders = true}',
      "folders = true needs one input of images that lie in one folder a class, not 0"),
 ]  # fmt: skip
@@ -479,7 +483,7 @@ def test_mistakes_in_descriptions(tmp_path: Path, description: str, said: str) -
     (tmp_path / "flat" / "0.png").write_bytes(png(np.zeros((4, 5, 3), np.uint8), [0]))
     (tmp_path / "d.toml").write_text(description, "utf-8")
     assert refusal(lambda: load_data(tmp_path / "d.toml", {"x": TensorType((1, 4, 5, 3))})).splitlines()[0] == (
-        f"{tmp_path / 'd.toml'}: error[C100]: {said}"
+        f"{tmp_path / 'd.toml'}:{description.count(chr(10)) + 1}: error[C100]: {said}"
     )
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import FlexmatchError, InputError, UsageError
+from ...errors import FlexmatchError, InputError, UsageError, did_you_mean
 from ...ir.program import Data
 from ...rewrite.user_file import module_at
 
 Score = Callable[[Data, Data], Data]
+RETURN = "end the function with `return …`: one that ends without it returns None"
 
 
 def custom_scores(name: str) -> tuple[Score, bool, str]:
@@ -31,10 +32,15 @@ def custom_scores(name: str) -> tuple[Score, bool, str]:
         InputError: R100, the module cannot be imported; from the returned function C108, the metric fails or returns no scores.
     """
     module, _, function = name.rpartition(":")
+    if not module or not function:
+        sentence = f'a metric of your own must be MODULE:FUNCTION, not "{name}"'
+        raise UsageError("F203", sentence, help="for example ./metrics.py:accuracy")
     path, names = _module(module)
     metric = names.get(function)
     if not callable(metric):
-        raise UsageError("F203", f'{path} has no function "{function}"', help="give the metric as MODULE:FUNCTION")
+        functions = [n for n, x in names.items() if inspect.isfunction(x)]
+        remedy = did_you_mean(function, functions) or f"its functions are {', '.join(functions) or 'none'}"
+        raise UsageError("F203", f'{path} has no function "{function}"', help=remedy)
     digest = hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
     return _checked(metric, function, path), bool(getattr(metric, "lower_is_better", False)), digest
 
@@ -60,9 +66,14 @@ def _bytes_of(code: CodeType) -> bytes:
 def _checked(metric: Callable[[Data, Data], object], function: str, path: Path) -> Score:
     """Return the scores of a metric, checked: one number a sample; what it raises is told at its line."""
 
+    code = getattr(inspect.unwrap(metric), "__code__", None)
+    is_of_file = code is not None and Path(code.co_filename).absolute() == path.absolute()
+    place = f"{path}:{code.co_firstlineno}" if is_of_file else str(path)
+
     def score(outputs: Data, truth: Data) -> Data:
         try:
-            scores = np.array(metric(outputs.copy(), truth.copy()), np.float64)  # the function may write into what it gets
+            result = metric(outputs.copy(), truth.copy())  # the function may write into what it gets
+            scores = None if inspect.isawaitable(result) else np.asarray(result)
         except (FlexmatchError, KeyboardInterrupt):
             raise
         except BaseException as error:  # whatever the function raises
@@ -70,16 +81,26 @@ def _checked(metric: Callable[[Data, Data], object], function: str, path: Path) 
                 (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if Path(f.filename) == path.absolute()), None
             )
             sentence = f"metric {function} failed: {type(error).__name__}: {error}"
-            raise InputError("C108", sentence, place=str(path) if line is None else f"{path}:{line}") from None
+            raise InputError("C108", sentence, place=place if line is None else f"{path}:{line}") from None
+        if scores is None or scores.dtype.kind not in "biuf":
+            if inspect.iscoroutine(result):
+                result.close()
+            actual = f"elements of {scores.dtype}" if isinstance(result, np.ndarray) else _kind_text(result)
+            remedy = RETURN if result is None else ""
+            raise InputError("C108", f"metric {function} must return one number a sample, not {actual}", place=place, help=remedy)
         if scores.shape != (len(outputs),):
             shape = ", ".join(map(str, scores.shape))
             sentence = f"metric {function} must return one number a sample, shape [{len(outputs)}], not [{shape}]"
-            raise InputError("C108", sentence, place=str(path))
+            raise InputError("C108", sentence, place=place)
         if np.isnan(scores).any():
-            raise InputError("C108", f"metric {function} must return numbers, not NaN", place=str(path))
-        return scores
+            raise InputError("C108", f"metric {function} must return numbers, not NaN", place=place)
+        return scores.astype(np.float64)
 
     return score
+
+
+def _kind_text(result: object) -> str:
+    return "None" if result is None else f"a {type(result).__name__}"
 
 
 def _module(module: str) -> tuple[Path, Mapping[str, Any]]:
