@@ -214,7 +214,7 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
 
 def _staged(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
     """Yield chains of two computations and more, without and then with tiles of results, those of fewest commands first."""
-    mains, hopeless = _starting(ila, r, failures), set[Any]()
+    mains, hopeless = _starting(ila, r, _forms(r), failures), set[Any]()
     samples = r.trial_codes
 
     def chains(mains: Iterable[Schedule]) -> Iterator[tuple[Schedule, ...]]:
@@ -235,12 +235,18 @@ def _known_and_single(
         s = schedule_of(ila, r, way)
         if not isinstance(s, Failure):
             yield s
-    yield from _every(ila, r, failures)
+    for op in _forms(r):
+        yield from _every(ila, r, op, failures)
 
 
-def _every(ila: Ila, r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:
-    """Return single computations that can be emitted, those of fewest commands first."""
-    return _by_commands([(s,) for s in _starting(ila, r, failures) if not s.match.left], r, failures)
+def _forms(r: Request) -> tuple[Operation, ...]:
+    """Return the operation as it may be matched: with axes joined first, where there are any, as it then has the fewest matches."""
+    return (r.operation,) if r.row_operation is r.operation else (r.row_operation, r.operation)
+
+
+def _every(ila: Ila, r: Request, op: Operation, failures: list[Failure]) -> list[tuple[Schedule, ...]]:
+    """Return single computations of one form that can be emitted, those of fewest commands first."""
+    return _by_commands([(s,) for s in _starting(ila, r, [op], failures) if not s.match.left], r, failures)
 
 
 @lru_cache(maxsize=256)
@@ -289,11 +295,10 @@ def _refusal(ila: Ila, r: Request, op: Operation, failures: Sequence[Failure]) -
     return SpecError(CODE, sentence, place=r.mapping.rule.place, help=remedy)
 
 
-def _starting(ila: Ila, r: Request, failures: list[Failure]) -> list[Schedule]:
+def _starting(ila: Ila, r: Request, forms: Sequence[Operation], failures: list[Failure]) -> list[Schedule]:
     """Return a schedule of each match that has one, for each value of what decides whether an instruction computes so."""
     every = computations(ila)
     failures += [Failure(len(r.operation.loops) + 1, c.obstacle) for c in every if c.obstacle]
-    forms = (r.operation,) if r.row_operation is r.operation else (r.row_operation, r.operation)
     return [s for c in every if not c.obstacle for op in forms for s in _schedules_of(ila, op, c, r, None, failures)]
 
 

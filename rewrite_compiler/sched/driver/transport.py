@@ -292,6 +292,8 @@ def _issue(w: Writer, c: Copier, commands: Copies) -> None:
     for settings, address, at, count in commands:
         memory, image = Span(c.memory, address, address + count * c.step), Span(c.image, at, at + count * c.span)
         read, destination = (memory, image) if c.is_store else (image, memory)
+        if c.pointer is not None:
+            settings = w.pointed(c, address, at)
         w.issue(Block(c.instruction, columns_of(settings), reads=(read,), writes=(destination,)))
 
 

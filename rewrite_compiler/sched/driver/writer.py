@@ -13,6 +13,8 @@ from ...ila import Ila
 from ...readings.arrays.labelled_array import Data
 from ..instructions.control import Settings, after, changes_registers, setters
 from ..instructions.copies import NoCopy
+from ..instructions.image import Copier
+from ..instructions.pointers import file_setters
 from .program import Block, Cover, ImageWords, Lanes
 
 Address = tuple[int, ...]
@@ -37,6 +39,7 @@ class Writer:
     contents: dict[str, dict[Address, Held]] = field(default_factory=dict)  # what lies in memories through which elements are shifted
     covers: dict[tuple[Any, ...], Cover] = field(default_factory=dict)  # commands that move contents, by what they depend on
     tables: dict[str, dict[int, int]] = field(default_factory=dict)  # words of control memories
+    pointers: dict[str, int] = field(default_factory=dict)  # what register 0 of each file holds
 
     def issues_singly(self, instruction: str) -> bool:
         """Tell whether what a command finds may depend on the one before it: registers that it moves, or the order of queues."""
@@ -77,6 +80,27 @@ class Writer:
             fields = {f: values.get(r, self.registers[r]) for r, f in setter.fields.items()}
             self.issue(Block(setter.instruction, columns_of(fields)))
             different = {r: x for r, x in different.items() if r not in setter.fields}
+
+    def pointed(self, c: Copier, address: int, at: int) -> Settings:
+        """Return the fields with which a copy reaches a word of its image by its pointer, which is set where it holds one too far away.
+
+        Raises:
+            NotEmitted: no instruction sets it.
+        """
+        assert c.pointer is not None
+        file = c.pointer.file
+        settings = c.pointed(self.ila, address, at, self.pointers[file]) if file in self.pointers else None
+        if settings is not None:
+            return settings
+        pointer_value = c.farthest(self.ila, address, at)
+        settings = c.pointed(self.ila, address, at, pointer_value)
+        ways = ((x.instruction, fields) for x in file_setters(self.ila, file) if (fields := x.settings(0, pointer_value)) is not None)
+        instruction, fields = next(ways, ("", None))
+        if settings is None or fields is None:
+            raise NotEmitted(f"no instruction sets a register of {file} to {pointer_value} from its fields")
+        self.issue(Block(instruction, columns_of(fields)))
+        self.pointers[file] = pointer_value
+        return settings
 
     # -- images
 

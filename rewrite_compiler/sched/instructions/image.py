@@ -11,13 +11,16 @@ from ...ila import Ila
 from ...ila.polynomial import Poly
 from ...ila.summary import Opaque, Summary, Transition, summarise
 from ...lang import intervals as iv
+from ...lang.binders import Leaf
 from ...lang.expr import Expr
-from .control import Settings, reset_state, setters
-from .copies import NoCopy, Part, is_possible, parts_of
+from .control import Addressing, Settings, free_names, reset_state, setters
+from .copies import NoCopy, Part, is_possible, number, parts_of
+from .pointers import Pointer, only_transition, pointer_of, solved
 from .selection import Nest, Operand, Selection, reads_of, select
 
 Address = tuple[int, ...]
 ATTACHED = 1 << 40  # elements of an image while settings are looked for
+UNWRAPPED = 1 << 16  # words from the first on, so that an offset below a pointer leads to no number that wraps
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Copier:
     memory: str
     words: tuple[Word, ...]
     is_store: bool
+    pointer: Pointer | None = None  # the register of a file from which the word of the image follows
 
     @property
     def instruction(self) -> str:
@@ -65,6 +69,8 @@ class Copier:
 
     def settings(self, ila: Ila, address: int, at: int, count: int) -> Settings | None:
         """Return the fields with which it copies so many elements, from an address of the memory and a word of the image on."""
+        if self.pointer is not None:
+            return None if count > 1 else self.pointed(ila, address, at, at)
         steps = (("c", count),) if count > 1 else ()
         inside = Operand(self.memory, address, (self.step,) * len(steps))
         outside = Operand(self.image, at, (self.span,) * len(steps))
@@ -76,6 +82,42 @@ class Copier:
             if isinstance(selection, Selection):
                 return {k: x for k, x in selection.settings.items() if k not in fixed}
         return None
+
+    def pointed(self, ila: Ila, address: int, at: int, pointer_value: int) -> Settings | None:
+        """Return the fields with which it copies one element at a word of the image, while register 0 of its file holds a number."""
+        assert self.pointer is not None
+        write, read = self.transition.write, self.transition.reads[0].access
+        inside = read if self.is_store else write
+        found = solved(lambda x: self._word(ila, pointer_value, x), self._offsets, at)
+        base = (address, *(0 for _ in inside.address[1:]))
+        place = Addressing(inside, self.summary.symbols, free_names(ila, self.instruction)).settings(base, attachment(ila, self.image))
+        return None if found is None or place is None else {self.pointer.field: 0, **found, **place}
+
+    def farthest(self, ila: Ila, address: int, at: int) -> int:
+        """Return the largest number that its pointer may hold to reach a word, so that it reaches most of those behind it as well."""
+        lows = {x.name: x.interval[0] or 0 for x in self._offsets}
+        far = at + UNWRAPPED
+        ahead = at + far - self._word(ila, far, lows)
+        return at if self.pointed(ila, address, at, ahead) is None else ahead
+
+    @cached_property
+    def _pointed_terms(self) -> tuple[tuple[int, Expr], ...]:
+        """The terms, each with its factor, that add up to a word of the image."""
+        access, atoms = self.transition.write if self.is_store else self.transition.reads[0].access, self.summary.symbols.atoms
+        return tuple((c, atoms[m[0]]) for m, c in access.address[0].items() if m and m[0] in atoms)
+
+    @cached_property
+    def _offsets(self) -> tuple[Leaf, ...]:
+        """The fields that say how far from its pointer it copies."""
+        field = self.pointer.field if self.pointer is not None else ""
+        fields = {x.name: x for _, e in self._pointed_terms for x in e.reads if x.name in self.summary.fields and x.name != field}
+        return tuple(fields.values())
+
+    def _word(self, ila: Ila, pointer_value: int, fields: Mapping[str, int]) -> int:
+        assert self.pointer is not None
+        return sum(
+            c * number(e, {self.pointer.load: pointer_value}, {**attachment(ila, self.image), **fields}) for c, e in self._pointed_terms
+        )
 
     def _reads(self, first: Operand) -> Iterator[Operand]:
         """Yield the operand of each read: parts of one word lie side by side."""
@@ -129,12 +171,15 @@ def _copier(
 ) -> Iterator[Copier]:  # fmt: skip
     lanes = [(v, int(p.get((), 0)) if set(p) <= {()} else 1) for v, p in t.loops]
     fields = summary.instruction.operands
+    pointer = pointer_of(ila, (t.write, *(r.access for r in t.reads)), summary.symbols)
+    if pointer is not None and only_transition(ila, summary.instruction.name) is None:
+        return
     control = dict.fromkeys([*(n for n, s in ila.states.items() if not s.leaf.shape), *fields], 0)
     element_parts: list[tuple[Address, Part]] = []
     try:
         for point in itertools.product(*(range(n) for _, n in lanes)):
             numbers = {summary.symbols.variables[v]: n for (v, _), n in zip(lanes, point, strict=True)}
-            numbers |= {summary.symbols.variables[v]: 0 for v, _ in loops}
+            numbers |= {summary.symbols.variables[v]: 0 for v, _ in loops} | ({} if pointer is None else {pointer.load: 0})
             place = tuple(_moved(p, dict(zip((v for v, _ in lanes), point, strict=True))) for p in t.write.address)
             element_parts += [(place, p) for p in parts_of(t.value, numbers, control)]
     except NoCopy:
@@ -142,7 +187,7 @@ def _copier(
     if element_parts:
         first = element_parts[0][1].index
         words = tuple(_word(place, p, first, is_store) for place, p in element_parts)
-        yield Copier(summary, t, conditions, loops, image, memory, words, is_store)
+        yield Copier(summary, t, conditions, loops, image, memory, words, is_store, pointer)
 
 
 def _word(place: Address, p: Part, first: Address, is_store: bool) -> Word:
