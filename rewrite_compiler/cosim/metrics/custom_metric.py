@@ -67,8 +67,9 @@ def _checked(metric: Callable[[Data, Data], object], function: str, path: Path) 
     """Return the scores of a metric, checked: one number a sample; what it raises is told at its line."""
 
     code = getattr(inspect.unwrap(metric), "__code__", None)
-    is_of_file = code is not None and Path(code.co_filename).absolute() == path.absolute()
-    place = f"{path}:{code.co_firstlineno}" if is_of_file else str(path)
+    place = str(path)
+    if code is not None and Path(code.co_filename).absolute() == path.absolute():
+        place = f"{path}:{code.co_firstlineno}"
 
     def score(outputs: Data, truth: Data) -> Data:
         try:
@@ -85,7 +86,7 @@ def _checked(metric: Callable[[Data, Data], object], function: str, path: Path) 
         if scores is None or scores.dtype.kind not in "biuf":
             if inspect.iscoroutine(result):
                 result.close()
-            actual = f"elements of {scores.dtype}" if isinstance(result, np.ndarray) else _kind_text(result)
+            actual = f"elements of {result.dtype}" if isinstance(result, np.ndarray) else _kind_text(result)
             remedy = RETURN if result is None else ""
             raise InputError("C108", f"metric {function} must return one number a sample, not {actual}", place=place, help=remedy)
         if scores.shape != (len(outputs),):
