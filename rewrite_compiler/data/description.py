@@ -88,8 +88,8 @@ class _Entry:
         table = self.table()
         unknown = next((k for k in table if k not in allowed_keys), None)
         if unknown is not None:
-            known = f"known: {', '.join(allowed_keys)}"
-            raise self.refusal(f'has no key "{unknown}"', key=unknown, help=did_you_mean(unknown, allowed_keys) or known)
+            remedy = did_you_mean(unknown, allowed_keys) or f"known: {', '.join(allowed_keys)}"
+            raise self.refusal(f'has no key "{unknown}"', key=unknown, help=remedy)
         return table
 
 
@@ -102,14 +102,14 @@ def read_description(path: Path) -> Description:
     """
     text = read_bytes(path, FILE)
     try:
-        whole = _Entry(path, text, (), parse_toml(text))
+        root = _Entry(path, text, (), parse_toml(text))
     except MalformedText as error:
         remedy = next((r for sentence, r in SYNTAX_HELP if sentence in str(error)), "")
         raise InputError("C100", f"the file is not TOML: {error}", place=str(path), help=remedy) from None
-    table = whole.known(("inputs", "labels", "targets"))
+    table = root.known(("inputs", "labels", "targets"))
     inputs = table["inputs"].table() if "inputs" in table else {}
     if not inputs:
-        raise whole.refusal("must say where the inputs come from", help='add a table [inputs."NAME"]')
+        raise root.refusal("must say where the inputs come from", help='add a table [inputs."NAME"]')
     truths = (_truth(table[k], derived) if k in table else None for k, derived in (("labels", "folders"), ("targets", "next")))
     return Description({name: _origin(entry, KEYS) for name, entry in inputs.items()}, *truths)
 
@@ -191,9 +191,9 @@ def _source(entry: _Entry, table: Mapping[str, _Entry]) -> ImageFolder | Text | 
         return ImageFolder(folder / texts["folder"], channels, *(_size(table[k]) if k in table else () for k in SIZES))
     window = table["window"].value if "window" in table else None
     if type(window) is not int or window < 1:
-        said = "lacks window" if window is None else f"has window = {printable(repr(window), 40)}"
+        defect = "lacks window" if window is None else f"has window = {printable(repr(window), 40)}"
         raise entry.refusal(
-            f"must have a vocabulary and a window of at least one word, and {said}", key="window", help="for example window = 16"
+            f"must have a vocabulary and a window of at least one word, and {defect}", key="window", help="for example window = 16"
         )
     if "vocabulary" not in texts:
         remedy = 'for example vocabulary = "words.txt", one word a line'

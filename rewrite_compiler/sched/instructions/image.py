@@ -88,10 +88,10 @@ class Copier:
         assert self.pointer is not None
         write, read = self.transition.write, self.transition.reads[0].access
         inside = read if self.is_store else write
-        found = solved(lambda x: self._word(ila, pointer_value, x), self._offsets, at)
+        fields = solved(lambda x: self._word(ila, pointer_value, x), self._offsets, at)
         base = (address, *(0 for _ in inside.address[1:]))
         place = Addressing(inside, self.summary.symbols, free_names(ila, self.instruction)).settings(base, attachment(ila, self.image))
-        return None if found is None or place is None else {self.pointer.field: 0, **found, **place}
+        return None if fields is None or place is None else {self.pointer.field: 0, **fields, **place}
 
     def farthest(self, ila: Ila, address: int, at: int) -> int:
         """Return the largest number that its pointer may hold to reach a word, so that it reaches most of those behind it as well."""

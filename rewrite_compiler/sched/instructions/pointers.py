@@ -37,8 +37,8 @@ class FileSetter:
 
     def settings(self, register: int, target: int) -> Settings | None:
         """Return the fields with which it stores a number in a register; None where there are none."""
-        found = solved(lambda x: number(self.value, {}, x), self.fields, target)
-        return None if found is None else {**found, self.field: register}
+        settings = solved(lambda x: number(self.value, {}, x), self.fields, target)
+        return None if settings is None else {**settings, self.field: register}
 
 
 def pointer_of(ila: Ila, accesses: Iterable[Access], symbols: Symbols) -> Pointer | None:
@@ -63,13 +63,13 @@ def solved(value: Callable[[Mapping[str, int]], int], fields: Iterable[Leaf], ta
     zeros = {leaf.name: 0 for leaf in fields}
     rest = target - value(zeros)
     factors = [(value({**zeros, leaf.name: 1}) - value(zeros), leaf) for leaf in fields]
-    found = dict(zeros)
+    numbers = dict(zeros)
     for factor, leaf in sorted((x for x in factors if x[0]), key=lambda x: -abs(x[0])):
         low, high = leaf.interval
-        found[leaf.name] = max(rest // factor, low or 0)
-        found[leaf.name] = found[leaf.name] if high is None else min(found[leaf.name], high)
-        rest -= factor * found[leaf.name]
-    return found if value(found) == target else None
+        numbers[leaf.name] = max(rest // factor, low or 0)
+        numbers[leaf.name] = numbers[leaf.name] if high is None else min(numbers[leaf.name], high)
+        rest -= factor * numbers[leaf.name]
+    return numbers if value(numbers) == target else None
 
 
 @lru_cache(maxsize=64)
@@ -84,14 +84,14 @@ def _setter(ila: Ila, name: str, file: str) -> FileSetter | None:
         return None
     fields = {o.leaf: key for key, o in ila.instructions[name].operands.items() if not o.leaf.shape}
     ((monomial, factor),) = tuple(t.write.address[0].items()) or (((), 0),)
-    chosen = monomial[0] if len(monomial) == 1 and factor == 1 else ""
-    if chosen not in fields.values() or not t.value.reads <= fields.keys() or chosen in {x.name for x in t.value.reads}:
+    register = monomial[0] if len(monomial) == 1 and factor == 1 else ""
+    if register not in fields.values() or not t.value.reads <= fields.keys() or register in {x.name for x in t.value.reads}:
         return None
     try:
         number(t.value, {}, dict.fromkeys(fields.values(), 0))
     except NoCopy:
         return None
-    return FileSetter(name, chosen, t.value, tuple(sorted(t.value.reads, key=lambda x: x.name)))
+    return FileSetter(name, register, t.value, tuple(sorted(t.value.reads, key=lambda x: x.name)))
 
 
 def only_transition(ila: Ila, name: str) -> Transition | None:
