@@ -146,7 +146,7 @@ def test_an_array_alone_calibrates(plan: Any) -> None:
 def test_samples_that_mean_nothing_are_refused(plan: Any, arrays: dict[str, Any]) -> None:
     name, forms = input_of(arrays), "give a file, a dict of arrays by input name, one array, (inputs, labels), or batches of these"
     cases = {
-        "the given samples: error[C100]: samples must be arrays, not object\n  help: " + forms: object(),
+        "error[F203]: data must be samples or the file of them, not object\n  help: " + forms: object(),
         f'the given samples: error[C100]: "{name}" must hold numbers, not <U1\n  help: ' + forms: {name: np.array(["a"])},
         "the given samples: error[C100]: data must have at least one sample, not 0": [],
         f'the given samples: error[C100]: there is no array for the input "{name}"\n'

@@ -182,7 +182,8 @@ def test_maps_are_labels_with_a_metric_of_their_own(tmp_path: Path) -> None:
     assert data.take(np.array([3, 4])).labels.shape == (2, ROWS, COLUMNS)  # type: ignore[union-attr]
     np.savez(tmp_path / "bad.npz", x=x, labels=MAPS * 0.5)
     assert refusal(lambda: load_data(tmp_path / "bad.npz", {"x": TensorType((2,))})) == (
-        f"{tmp_path / 'bad.npz'}: error[C100]: labels must be class numbers from 0, not float64[samples, 5, 6]"
+        f"{tmp_path / 'bad.npz'}: error[C100]: labels must be class numbers from 0, not float64[samples, 5, 6]\n"
+        "  help: numbers that are no classes are called targets"
     )
     np.savez(tmp_path / "bad.npz", x=x, labels=np.where(MAPS[7, 0, 0] == MAPS, -1, MAPS)[7:8].repeat(COUNT, axis=0))
     assert refusal(lambda: load_data(tmp_path / "bad.npz", {"x": TensorType((2,))})).endswith(

@@ -202,7 +202,7 @@ def test_a_limit_with_an_odd_field_is_told_with_its_line(toy: Callable[..., str]
     path = toy(before='Limit("weight vectors"', after="Limit(None")
     (problem,) = check(path, groups=1).problems
     line = Path(path).read_text().split("Limit(None")[0].count("\n") + 1
-    assert (problem.code, problem.sentence) == ("I102", "Name and reason of a capacity must be a text, not None")
+    assert (problem.code, problem.sentence) == ("I102", "The name of a capacity must be a text, not None")
     assert problem.place.endswith(f"{Path(path).name}:{line}")
 
 

@@ -127,7 +127,7 @@ def bits_before(w: SourceTerms, edit: TermEdit) -> int:
 
 
 def _shifted(step: int) -> Rewrite:
-    return lambda e, args: args[0] >> binary("max", args[1] + step, 0)
+    return lambda e, args: binary(e.op, args[0], binary("max", args[1] + step, 0))
 
 
 def _swapped_indices(e: Expr, args: Sequence[Expr]) -> Expr:
@@ -173,6 +173,7 @@ ALTERNATIVES: Mapping[str, Alternative] = {
 KINDS: Mapping[str, tuple[str, ...]] = {
     "wrap": ("wider_wrap", "saturate", "at_least_zero"),
     "shr": ("nearest", "shift_less", "shift_more"),
+    "shl": ("shift_less", "shift_more"),
     "sub": ("swap_operands",),
     "select": ("swap_branches",),
 }
