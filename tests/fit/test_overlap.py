@@ -156,6 +156,26 @@ def test_advice_says_what_a_double_buffer_saves_and_the_plan_holds_it(tmp_path: 
     assert "what each unit and link works and waits for" not in page(to_json(plans["single"]), None)
 
 
+def with_two_tiles(target: Target, memory: str) -> Target:
+    resources = resources_of(target)
+    memories = tuple(replace(m, buffering=2) if m.name == memory else m for m in resources.memories)
+    changed_resources = replace(resources, memories=memories)
+    return replace(target, describe=lambda *_: changed_resources)
+
+
+@pytest.mark.parametrize("memory", ["x", "w", "y"])
+def test_what_one_double_buffer_saves_is_what_the_target_with_it_saves(memory: str, tmp_path: Path) -> None:
+    model = tmp_path / "app.onnx"
+    onnx.save(perceptron((64, 64, 64)), model)
+    options = Options(shapes={"x": (6, 64)})
+    single = machine(tmp_path, 1, 2)
+    document = advice_document(advise([model], single, options))
+    saved = {c["name"]: c["saved_nanoseconds"] for c in document["changes"] if c["kind"] == "buffer"}
+    before, after = (plan_totals(compile_model(model, [t], options)) for t in (single, with_two_tiles(single, memory)))
+    assert saved[memory] == before.nanoseconds - after.nanoseconds
+    assert saved["x"] > 0
+
+
 def test_what_a_wider_port_saves_is_what_the_target_with_it_saves(tmp_path: Path) -> None:
     model = tmp_path / "app.onnx"
     onnx.save(perceptron((64, 64, 64)), model)

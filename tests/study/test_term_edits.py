@@ -39,6 +39,7 @@ EDITS: dict[str, tuple[Callable[[Expr], Expr], Callable[[int], int]]] = {
     "shift_less to the left": (lambda i: X[i, 0] << 3, lambda i: CODES[i, 0] << 2),
     "shift_less of none": (lambda i: X[i, 0] << (X[i, 1] & 1), lambda i: CODES[i, 0]),
     "shift_more to the left": (lambda i: X[i, 0] << 3, lambda i: CODES[i, 0] << 4),
+    "shift_more to the left by data": (lambda i: X[i, 0] << X[i, 1] % 4, lambda i: CODES[i, 0] << CODES[i, 1] % 4 + 1),
     "swap_operands": (lambda i: X[i, 0] - X[i, 1], lambda i: CODES[i, 1] - CODES[i, 0]),
     "swap_branches": (lambda i: select(X[i, 0] < 0, X[i, 1], X[i, 2]), lambda i: CODES[i, 2 if CODES[i, 0] < 0 else 1]),
     "swap_indices": (lambda i: X[i, 2], lambda i: CODES[2, i]),

@@ -4,7 +4,8 @@ Each offload is run *alone* on the device, all else in float. The offloads that 
 while all others are on the device. Then single terms of their numerics and single fields of their formats are changed,
 preselected by the isolated error of the offload, and each change is judged by the whole application again; what the terms of
 the worst offloads do on data (range, values that leave their word) is in the document. A change is the
-culprit only if it alone takes back SHARE of the loss, by more than the samples' own variation; else no single change explains it.
+culprit only if it alone takes back SHARE of the loss, by more than the samples' own variation, on samples other than those on
+which it was ranked first; else no single change explains it.
 Where changes at several places are as likely and each alone takes back as much, data cannot tell which is wrong: all of them are named.
 Where no change explains the loss, all formats are chosen anew by these samples: the plan may have been calibrated on others.
 """
@@ -15,17 +16,23 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...compile import Offload, Plan
+from ...cosim.metrics.metrics import FEWEST
 from ...errors import UsageError
+from ...ir.program import Data
 from ..numerics.edits import Rank
 from ..numerics.rewriting import WIDE
 from .candidates import Change, FloatRun, float_run, recalibrated_on
 from .change_text import Explanation
+from .common_changes import common_changes
 from .term_candidates import LEAST_GAIN, TermChange, bases_of, least_width, term_changes, watched_terms, with_width
-from .trials import Trial, Trials, with_float, with_formats_of
+from .trials import Trial, Trials, with_float
 
 MAX_RESTORED = 5  # offloads whose restoring is tried
 MAX_SUSPECTS = 3  # offloads whose formats and terms are looked at
+MAX_COMMON = 4  # changes of many offloads at once that are judged beside those of one
 MAX_JUDGED = 8  # changes of each kind that are judged by the whole application
 NEARLY_EQUAL = 0.95  # of the most that a change takes back: then the likelier cause goes first
 EQUAL_ERRORS = 1.1  # ratio of two output errors that do not tell two changes apart
@@ -67,12 +74,13 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
     fields = _judge_fields(plan, trials, suspects, alone_trials, table)
     term_plans = _judge_terms(plan, trials, suspects, alone_trials, table)
     terms: list[Judged] = [(c, trials.run(p)) for c, p in term_plans.items()]
-    changes = _ordered(device_trial, [*fields, *terms])
+    changes = _ordered(trials, device_trial, [*fields, *terms])
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
-    culprits = _culprits(trials, device_trial, changes)
-    is_open = device_trial.loss > 0 and not culprits
+    explaining = _culprits(trials, device_trial, changes)
+    is_open = device_trial.loss > 0 and (not explaining or any(isinstance(c, Change) and c.other_formats for c in explaining))
     recalibrated_trial = trials.run(recalibrated_on(plan, trials.data)) if is_open else None
-    has_other_formats = recalibrated_trial is not None and _explains(trials, device_trial, recalibrated_trial)
+    has_other_formats = recalibrated_trial is not None and explains(trials, device_trial, recalibrated_trial)
+    culprits = [] if has_other_formats else [c.document() for c in explaining]  # what a mapping chooses wrongly it chooses so again
     document = {
         "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
         "accelerated": {"value": device_trial.value, "loss": device_trial.loss, "output_error": device_trial.error},
@@ -98,9 +106,11 @@ def _judge_fields(plan: Plan, trials: Trials, suspects: list[str], alone_trials:
     for o in (o for o in plan.offloads if o.id in suspects):
         current_error, improvements = table.improvements(o)
         promising += [((1 - c.error / current_error) * alone_trials[o.id].error, c) for c in improvements]
+    common = common_changes(plan, table, suspects, {key: t.error for key, t in alone_trials.items()})
+    promising += sorted(common, key=lambda item: -item[0])[:MAX_COMMON]
     promising.sort(key=lambda item: -item[0])
     changes = [c for _, c in promising[:MAX_JUDGED]]
-    return list(zip(changes, trials.run_all([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
+    return list(zip(changes, trials.run_all([c.applied(plan) for c in changes]), strict=True))
 
 
 def _judge_terms(
@@ -135,27 +145,40 @@ def _wide_enough(plan: Plan, trials: Trials, change: TermChange, bits: int) -> t
         bits += 1
 
 
-def _ordered(device_trial: Trial, changes: list[Judged]) -> list[Judged]:
-    """Return changes by what they take back; of those that take back as much, the likelier cause first.
+def _halves(count: int) -> tuple[Data, Data]:
+    """Return the samples on which changes are ranked, and those on which the first is judged: every other one, all of very few."""
+    indices = np.arange(count)
+    return (indices[::2], indices[1::2]) if count >= 2 * FEWEST else (indices, indices)
+
+
+def _ordered(trials: Trials, device_trial: Trial, changes: list[Judged]) -> list[Judged]:
+    """Return changes by what they take back on half of the samples; of those that take back as much, the likelier cause first.
 
     Two formats that do not fit each other can be mended at either, and a wrong shift by a binary point: what deviates from the
     calibration's choice is likelier, then a term that exact arithmetic restores, one of another structure, another format.
+    A whole table that is replaced hides any mistake in its function: a term of that function is as likely.
     """
-    ranked = sorted(changes, key=lambda item: _recovery(device_trial, item[1]), reverse=True)
-    if not ranked or ranked[0][1].loss >= device_trial.loss:
-        return ranked
-    threshold = NEARLY_EQUAL * (device_trial.loss - ranked[0][1].loss)
-    best = [item for item in ranked if device_trial.loss - item[1].loss >= threshold]
-    least = min(t.error for _, t in best)
-    likely = sorted((item for item in best if item[1].error <= EQUAL_ERRORS * least), key=lambda item: _likelihood(item[0]))
-    return [*likely, *(item for item in ranked if item not in likely)]
+    first, _ = _halves(trials.data.count)
+    base = trials.on(device_trial, first)
+    ranked = sorted(((c, t, trials.on(t, first)) for c, t in changes), key=lambda item: _recovery(base, item[2]), reverse=True)
+    if not ranked or ranked[0][2].loss >= base.loss:
+        return [(c, t) for c, t, _ in ranked]
+    threshold = NEARLY_EQUAL * (base.loss - ranked[0][2].loss)
+    best = [item for item in ranked if base.loss - item[2].loss >= threshold]
+    least = min(t.error for *_, t in best)
+    likely = sorted((item for item in best if item[2].error <= EQUAL_ERRORS * least), key=lambda item: _likelihood(item[0]))
+    return [(c, t) for c, t, _ in (*likely, *(item for item in ranked if item not in likely))]
 
 
 def _likelihood(change: AnyChange) -> tuple[int, bool]:
-    """Return a key that is less for likelier causes, and for changes that hardware can make: saturation before endless words."""
+    """Return a key that is less for likelier causes, and for changes that hardware can make: saturation before endless words.
+
+    Left shifts decode operands, several at once: the right shift of their product is the plainer cause.
+    """
     if isinstance(change, Change):
-        return 0 if change.is_calibrated else 3, False
-    return (1 if change.edit.rank is Rank.EXACT else 2), change.edit.aspect == "width"
+        return 0 if change.is_calibrated else 3, bool(change.other_formats)
+    is_exact = change.edit.rank is Rank.EXACT and change.edit.aspect != "table"
+    return (1 if is_exact else 2), change.edit.aspect in ("width", "table") or change.edit.op == "shl"
 
 
 def _intermediates(o: Offload, table: FloatRun) -> list[dict[str, Any]]:
@@ -182,35 +205,39 @@ def _offload(key: str, device_trial: Trial, alone_trial: Trial, restored_trial: 
     }  # fmt: skip
 
 
-def _culprits(trials: Trials, device_trial: Trial, changes: list[Judged]) -> list[dict[str, Any]]:
+def _culprits(trials: Trials, device_trial: Trial, changes: list[Judged]) -> list[AnyChange]:
     """Return the first change if it alone explains the loss, and those at other places that are as likely and take back as much.
 
     Two shifts in series mend one another, and so do two choices: restoring either gives the same results.
     """
-    if not changes or device_trial.loss <= 0 or not _explains(trials, device_trial, changes[0][1]):
+    if not changes or device_trial.loss <= 0 or not explains(trials, device_trial, changes[0][1]):
         return []
     first, trial = changes[0]
     threshold = NEARLY_EQUAL * (device_trial.loss - trial.loss)
     by_place = {_place(first): first}
     for change, t in changes[1:]:
         is_equal = _likelihood(change)[0] == _likelihood(first)[0] and device_trial.loss - t.loss >= threshold
-        if is_equal and _explains(trials, device_trial, t):
+        if is_equal and explains(trials, device_trial, t):
             by_place.setdefault(_place(change), change)
-    return [change.document() for change in by_place.values()]
+    return list(by_place.values())
 
 
 def _place(change: AnyChange) -> Hashable:
-    """Return what a change is at: a line of the target's file, or the formats of an offload that it sets."""
-    return str(change.edit.place) if isinstance(change, TermChange) else (change.offload, *change.formats.items())
+    """Return what a change is at: a line of the target's file, a field of many offloads, or the formats of one that it sets."""
+    if isinstance(change, TermChange):
+        return str(change.edit.place)
+    return (change.tensor, change.field, *change.other_formats) if change.other_formats else (change.offload, *change.formats.items())
 
 
-def _explains(trials: Trials, device_trial: Trial, trial: Trial) -> bool:
+def explains(trials: Trials, device_trial: Trial, trial: Trial) -> bool:
     """Tell whether a change alone takes back SHARE of the loss, and not by chance.
 
-    A few samples that turn are no evidence: either the paired interval of what it takes back excludes zero, or it takes back
-    SHARE of the error of all outputs, too.
+    Of many changes one takes back much of a few samples' loss by chance: the share must hold on the samples on which changes
+    are not ranked, too. A few samples that turn are no evidence: either the paired interval of what it takes back excludes
+    zero, or it takes back SHARE of the error of all outputs, too.
     """
-    if _falls_short(device_trial, trial):
+    _, others = _halves(trials.data.count)
+    if _falls_short(device_trial, trial) or _falls_short(trials.on(device_trial, others), trials.on(trial, others)):
         return False
     interval = trials.compare(trial, device_trial).interval
     is_certain = interval is not None and not interval[0] <= 0.0 <= interval[1]

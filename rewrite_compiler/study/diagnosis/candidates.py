@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ...lang.arithmetic import ROUNDINGS
 from ...lang.formats import Fixed, Format
 from ...readings.kernels.format_conversion import codes_of, values_of
 from ...target import Target
+from .trials import with_formats_of
 
 SAMPLES = 4
 MAX_PROMISING = 2  # changes of a field that are tried on the simulator
@@ -30,7 +32,11 @@ SHIFTED_FIELDS = ("fraction", "bias")
 
 @dataclass(frozen=True)
 class Change:
-    """One changed field of one tensor's format: value before and after, all formats of the offload with it, its isolated error."""
+    """One changed field of one tensor's format: value before and after, all formats of the offload with it, its isolated error.
+
+    A mistake in what a mapping says of its formats is in all offloads of its operation: `other_formats` are the formats that these have
+    with the same change.
+    """
 
     offload: str
     tensor: str
@@ -41,10 +47,16 @@ class Change:
     is_joint: bool = False  # results move along
     is_calibrated: bool = False  # back to what calibration would choose
     error: float = 0.0
+    other_formats: Mapping[str, Mapping[str, Format]] = dataclasses.field(default_factory=dict)  # by offload
 
     def document(self) -> dict[str, Any]:
-        """Return the change as JSON."""
-        return {"offload": self.offload, "tensor": self.tensor, "field": self.field, "before": self.before, "after": self.after}
+        """Return the change as JSON, with all of its offloads where it is in several."""
+        one = {"offload": self.offload, "tensor": self.tensor, "field": self.field, "before": self.before, "after": self.after}
+        return {**one, "offloads": [self.offload, *self.other_formats]} if self.other_formats else one
+
+    def applied(self, plan: Plan) -> Plan:
+        """Return the plan with the formats of the change."""
+        return with_formats_of(plan, {self.offload: self.formats, **self.other_formats})
 
 
 @dataclass(frozen=True)
@@ -53,10 +65,10 @@ class FloatRun:
 
     plan: Plan
     tensor_values: Mapping[Value, Data]
-    is_specified: dict[str, bool] = field(default_factory=dict)  # by offload: whether numerics give the same
-    ilas: dict[Hashable, Ila] = field(default_factory=dict)  # by design
-    refusals: dict[Hashable, str] = field(default_factory=dict)  # why formats are not taken, nothing where they are
-    results: dict[str, tuple[float, list[Change]]] = field(default_factory=dict)
+    is_specified: dict[str, bool] = dataclasses.field(default_factory=dict)  # by offload: whether numerics give the same
+    ilas: dict[Hashable, Ila] = dataclasses.field(default_factory=dict)  # by design
+    refusals: dict[Hashable, str] = dataclasses.field(default_factory=dict)  # why formats are not taken, nothing where they are
+    results: dict[str, tuple[float, list[Change]]] = dataclasses.field(default_factory=dict)
 
     def calibrated_formats(self, o: Offload) -> dict[str, Format]:
         """Return the formats that calibration on these samples chooses."""
@@ -184,14 +196,14 @@ def changes(o: Offload, usual: Mapping[str, Format]) -> Iterator[Change]:
         for key, before in f.parameters.items():
             default = usual[name].parameters.get(key, before)
             for after in _nearby_values(key, before, default):
-                variant = _with_field(f, key, after)
+                variant = with_field(f, key, after)
                 if variant is None:
                     continue
                 formats = o.mapping.with_format(o.formats, name, variant)
                 yield Change(o.id, name, key, before, after, formats, is_calibrated=after == default)
                 if key == "fraction" and isinstance(before, int) and isinstance(after, int):
                     yield Change(
-                        o.id, name, key, before, after, _with_results_shifted(o, formats, name, after - before), True, after == default
+                        o.id, name, key, before, after, with_results_shifted(o, formats, name, after - before), True, after == default
                     )
 
 
@@ -204,7 +216,7 @@ def _nearby_values(field: str, before: int | str, usual: int | str) -> list[int 
     return [v for v in dict.fromkeys(choices) if v != before]
 
 
-def _with_field(f: Format, field: str, value: int | str) -> Format | None:
+def with_field(f: Format, field: str, value: int | str) -> Format | None:
     """Return a format with another field, None where there is none."""
     try:
         return replace(f, **{field: value})  # type: ignore[arg-type]
@@ -212,7 +224,7 @@ def _with_field(f: Format, field: str, value: int | str) -> Format | None:
         return None
 
 
-def _with_results_shifted(o: Offload, formats: Mapping[str, Format], name: str, step: int) -> dict[str, Format]:
+def with_results_shifted(o: Offload, formats: Mapping[str, Format], name: str, step: int) -> dict[str, Format]:
     """Return formats with the binary points of the results moved like that of an operand."""
     moved_formats = dict(formats)
     for result in o.mapping.axes.results:

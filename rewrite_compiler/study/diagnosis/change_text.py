@@ -30,7 +30,8 @@ def change_text(change: Mapping[str, Any]) -> str:
         where = change["offload"] if len(offloads) == 1 else f"{change['offload']} and {len(offloads) - 1} more"
         unscaled = " on operands that are not scaled" if change.get("unscaled") else ""
         return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}{unscaled}"
-    return f"{change['field']} of {change.get('tensor')} of {change['offload']}: {values}"
+    others = len(change.get("offloads", [change["offload"]])) - 1
+    return f"{change['field']} of {change.get('tensor')} of {change['offload']}{f' and {others} more' if others else ''}: {values}"
 
 
 def culprit_text(attribution: Mapping[str, Any]) -> str:

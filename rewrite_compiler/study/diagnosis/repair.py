@@ -178,7 +178,7 @@ def _of_formats(plan: Plan, table: FloatRun, attribution: Mapping[str, Any]) -> 
     """Return single fields of single offloads, and fields of all offloads of an operation."""
     improvements = {o.id: table.improvements(o) for o in plan.offloads}
     single = []
-    for row in attribution["fields"]:
+    for row in (row for row in attribution["fields"] if "offloads" not in row):
         match = next((c for c in improvements[row["offload"]][1] if c.document() == {k: row[k] for k in c.document()}), None)
         if match is not None:
             single.append(_of_changes(_kind(match), plan, (match,)))

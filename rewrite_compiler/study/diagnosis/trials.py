@@ -29,6 +29,7 @@ class Trial:
     loss: float
     error: float
     scores: Scores
+    squares: Data  # [2, samples]: of the outputs' errors, and of the expected outputs
 
 
 class Trials:
@@ -77,14 +78,24 @@ class Trials:
     def _trial_of(self, outputs: Data) -> Trial:
         scores = score_samples(self.metric, self.data, outputs, self.expected)
         value = self.metric.value(scores)
-        difference = outputs.astype(np.float64) - self.expected
-        size = float(np.sum(self.expected.astype(np.float64) ** 2))
-        error = (float(np.sum(difference**2)) / size) ** 0.5 if size else 0.0
-        return Trial(value, self.metric.loss(self.value, value), error, scores)
+        expected = self.expected.astype(np.float64)
+        squares = np.stack([np.sum(x.reshape(len(x), -1) ** 2, axis=1) for x in (outputs - expected, expected)])
+        return Trial(value, self.metric.loss(self.value, value), _relative_error(squares), scores, squares)
+
+    def on(self, trial: Trial, indices: Data) -> Trial:
+        """Return what a trial says on the samples at these indices."""
+        scores, squares = trial.scores.take(indices), trial.squares[:, indices]
+        reference, value = (self.metric.value(s) for s in (self.scores.take(indices), scores))
+        return Trial(value, self.metric.loss(reference, value), _relative_error(squares), scores, squares)
 
     def compare(self, trial: Trial, baseline: Trial | None = None) -> PairedComparison:
         """Return the paired comparison of a variant with the reference, or with another variant, sample by sample."""
         return compare_paired(self.metric, self.scores if baseline is None else baseline.scores, trial.scores)
+
+
+def _relative_error(squares: Data) -> float:
+    errors, sizes = (float(np.sum(row)) for row in squares)
+    return (errors / sizes) ** 0.5 if sizes else 0.0
 
 
 def _key(o: Offload) -> Hashable:
