@@ -17,7 +17,7 @@ from ..frontend.file.read import read_bytes
 from ..frontend.graph.emit import to_onnx
 from ..frontend.graph.structure import without_trailing_absent
 from ..frontend.perturb.rounding_noise import with_rounding_noise
-from ..hostrun import Session, coded_operators, reference, saturates
+from ..hostrun import Session, coded_operators, has_wide_weights, reference, saturates
 from ..ir.evaluate import random_tensor
 from ..ir.program import Data, Program
 from ..ir.types import TensorType
@@ -255,7 +255,8 @@ def _fixed_samples(plan: Plan, source: Session) -> tuple[int, int] | None:
 
 def _by_default(plan: Plan, model: Path, run: _Source, values: Mapping[str, Data], expected: Mapping[str, Data], limits: Limits) -> str:
     """Return a sentence on how onnxruntime's own settings deviate for a quantised model, empty where they do not."""
-    operators = coded_operators(model.read_bytes())
+    content = model.read_bytes()
+    operators = coded_operators(content)
     if not operators:
         return ""
     try:
@@ -272,7 +273,7 @@ def _by_default(plan: Plan, model: Path, run: _Source, values: Mapping[str, Data
     noisy = run.with_noise()
     by_default = dict(zip(expected, outputs.values(), strict=True))
     is_tie = noisy is not None and not undecided_by_ties(far, expected, by_default, noisy, values, TOLERANCE)
-    cause = TIES if is_tie else NO_VNNI if saturates() else FUSED
+    cause = TIES if is_tie else NO_VNNI if saturates() and has_wide_weights(content) else FUSED
     return f"onnxruntime with its own settings gives other numbers on this processor, {deviation_text}: {cause}"
 
 

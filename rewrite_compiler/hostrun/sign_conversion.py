@@ -16,6 +16,7 @@ CONTRIB = "com.microsoft"
 NAME_PARTS = (b"Integer", b"QLinear", b"QGemm", b"DynamicQuantize", b"QAttention")  # one is in the name of every product of codes
 QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")  # onnxruntime fuses what stands between them
 SHIFT = 128  # from int8 to uint8
+SMALL_WEIGHT = 64  # two products of 255 and such a weight stay within 16 bits
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,19 @@ def coded_operators(model: bytes) -> list[str]:
 
     proto = onnx.ModelProto.FromString(model)
     return sorted({n.op_type for n in products(proto)} or {n.op_type for n in _nodes(proto) if n.op_type in QDQ_OPERATORS})
+
+
+def has_wide_weights(model: bytes) -> bool:
+    """Tell whether two products of uint8 codes and int8 weights of a model may exceed 16 bits: unless all weights are known and small."""
+    import numpy as np
+    import onnx
+
+    weights = [t for g in _graphs(onnx.ModelProto.FromString(model).graph) for t in g.initializer if len(t.dims) > 1]
+    codes = [t for t in weights if t.data_type in (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)]
+    signed = [t for t in codes if t.data_type == onnx.TensorProto.INT8]
+    if not codes or any(t.data_location == onnx.TensorProto.EXTERNAL for t in signed):
+        return True
+    return any(np.abs(onnx.numpy_helper.to_array(t).astype(np.int16)).max(initial=0) > SMALL_WEIGHT for t in signed)
 
 
 def largest_pair() -> tuple[bytes, dict[str, Any], int]:

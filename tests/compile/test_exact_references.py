@@ -15,7 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from rewrite_compiler.compile import compile_model, plan_onnx
 from rewrite_compiler.compile.verify import PlanDiffers, check_plan
-from rewrite_compiler.hostrun import saturates, session
+from rewrite_compiler.hostrun import has_wide_weights, saturates, session
 
 sys.path.append(str(Path(__file__).parents[1] / "hostrun"))
 from saturating import Saturating
@@ -64,6 +64,18 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     onnx.save(proto, tmp_path / "float.onnx")
     quantize_static(str(tmp_path / "float.onnx"), str(tmp_path / "m.onnx"), Samples(), **WAYS[request.param])
     return tmp_path / "m.onnx"
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_wide"),
+    [(np.int8([[64, -64]]), False), (np.int8([[65, 0]]), True), (np.int8([[-128, 0]]), True), (np.uint8([[255, 255]]), False),
+     (np.float32([[9, 9]]), True), (np.int8([127, 127]), True)],
+)  # fmt: skip
+def test_small_or_unsigned_weights_cannot_saturate(weights: Any, is_wide: bool) -> None:
+    """Weights that the model does not have as codes may be anything; a list of codes is no matrix of them."""
+    proto = onnx.ModelProto()
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    assert has_wide_weights(proto.SerializeToString()) is is_wide
 
 
 @pytest.fixture
