@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import io
 import json
@@ -19,13 +20,14 @@ import onnx
 import pytest
 from command import flexmatch, onnx_model, perceptron, process, samples
 from onnx import helper
-from pace import steps_of_python
+from pace import within_steps
 
 from rewrite_compiler.compile.document import _has_hash, read_plan
 from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
 from rewrite_compiler.frontend.load import load
+from rewrite_compiler.garbage import paused_collection
 from rewrite_compiler.intake import (
     MAX_JSON_NESTING,
     MAX_JSON_VALUES,
@@ -95,8 +97,7 @@ def test_a_sparse_file_is_refused_without_its_memory(name: str, size: int, tmp_p
     os.truncate(file, size)
     tracemalloc.start()
     try:
-        with steps_of_python(25_000_000), pytest.raises(FlexmatchError):
-            READERS[name](file)
+        within_steps(25_000_000, lambda: refusal(lambda: READERS[name](file)))
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
     finally:
         tracemalloc.stop()
@@ -188,11 +189,21 @@ HOSTILE_MODELS = {
 }
 
 
+def refusal(action: Callable[[], object], kind: type[Exception] = FlexmatchError) -> Exception:
+    with pytest.raises(kind) as caught:
+        action()
+    return caught.value
+
+
 @pytest.mark.parametrize("name", HOSTILE_MODELS)
 def test_a_hostile_model_is_answered_at_once(name: str, tmp_path: Path) -> None:
     (tmp_path / "app.onnx").write_bytes(perceptron((4, 3)).SerializeToString() + HOSTILE_MODELS[name])
-    with steps_of_python(25_000_000), contextlib.suppress(FlexmatchError):
-        load(tmp_path / "app.onnx")
+
+    def read() -> None:
+        with contextlib.suppress(FlexmatchError):
+            load(tmp_path / "app.onnx")
+
+    within_steps(25_000_000, read)
 
 
 # field of a graph → what it holds; each entry takes two bytes
@@ -225,8 +236,8 @@ def test_a_node_has_no_more_values_than_its_bound(kind: str, most: int, inside: 
 
 def test_a_rule_file_that_would_take_long_to_parse_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "x.rules").write_text("rule a(x: tensor) { relu(x) = x }\n" * 30_000, "utf-8")
-    with steps_of_python(25_000_000), pytest.raises(FlexmatchError, match="a rule file must have at most 65536 bytes, not 1020000"):
-        rules_of_file(tmp_path / "x.rules")
+    error = within_steps(25_000_000, lambda: refusal(lambda: rules_of_file(tmp_path / "x.rules")))
+    assert "a rule file must have at most 65536 bytes, not 1020000" in str(error)
 
 
 HOSTILE_JSON = {
@@ -241,9 +252,7 @@ HOSTILE_JSON = {
 @pytest.mark.parametrize("name", HOSTILE_JSON)
 def test_a_hostile_json_text_has_its_true_reason(name: str) -> None:
     data, said = HOSTILE_JSON[name]
-    with steps_of_python(25_000_000), pytest.raises(MalformedText) as caught:
-        parse_json(data)
-    assert str(caught.value) == said
+    assert str(within_steps(25_000_000, lambda: refusal(lambda: parse_json(data), MalformedText))) == said
 
 
 def nested(depth: int) -> str:
@@ -312,8 +321,7 @@ HOSTILE_TOML = {
 def test_a_hostile_configuration_is_answered_at_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("flexmatch.toml").write_bytes(HOSTILE_TOML[name])
-    with steps_of_python(25_000_000):
-        flexmatch("show", "config")
+    within_steps(25_000_000, lambda: flexmatch("show", "config"))
 
 
 def test_a_configuration_beyond_all_bounds_does_not_stop_a_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +415,20 @@ def test_a_limit_has_as_many_digits_as_a_word() -> None:
 
 
 def test_a_bound_in_steps_of_python_is_exceeded_by_more_steps() -> None:
-    with steps_of_python(3_000_000):
-        sum(step * step for step in range(500_000))
-    with pytest.raises(AssertionError, match="steps"), steps_of_python(500_000):
-        sum(step * step for step in range(3_000_000))
+    runs: list[int] = []
+
+    def squares(steps: int) -> int:
+        runs.append(steps)
+        return sum(step * step for step in range(steps))
+
+    assert within_steps(3_000_000, lambda: squares(500_000)) == sum(step * step for step in range(500_000))
+    with pytest.raises(AssertionError, match=r"steps .* steps .* steps .*, where at most 500,000 are allowed"):
+        within_steps(500_000, lambda: squares(3_000_000))
+    assert runs[1:] == [3_000_000] * 3
+
+
+def test_a_bound_in_steps_of_python_leaves_out_what_earlier_tests_left() -> None:
+    with paused_collection():
+        heap = [[step] for step in range(2_000_000)]
+    assert within_steps(400_000, gc.collect) == 0
+    assert len(heap) == 2_000_000

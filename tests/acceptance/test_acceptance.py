@@ -21,7 +21,7 @@ import onnx
 import pytest
 from command import FLEXMATCH, flexmatch, onnx_model, process
 from onnx import helper
-from pace import steps_of_python
+from pace import within_steps
 from pages import Session, blocks, built_site, can_run, commands, pages, run_once
 from test_docs import dead_links
 from test_types import typed
@@ -215,8 +215,7 @@ def the_page_needs_no_network(here: Visitor) -> None:
 def a_rule_is_proved_and_a_broken_one_refuted(here: Visitor) -> None:
     flexmatch("prove", "--only", "add-zero-bias")  # the solver is loaded
     Path("mine.py").write_text(RULE)
-    with steps_of_python(40_000_000):
-        answer = flexmatch("prove", "mine.py", "--json", "-", "--no-cache")
+    answer = within_steps(40_000_000, lambda: flexmatch("prove", "mine.py", "--json", "-", "--no-cache"))
     assert answer.code == 0
     assert json.loads(answer.out)["rules"][0]["verdict"] == "proved"
     Path("mine.py").write_text(RULE.replace("o.relu(o.relu(x)), o.relu(x)", "o.relu(o.relu(x)), x"))

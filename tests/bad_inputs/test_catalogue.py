@@ -13,7 +13,7 @@ import pytest
 from bad_case import Case
 from catalogue import CASES, ELSEWHERE, ROWS, STATED
 from command import flexmatch
-from pace import steps_of_python
+from pace import within_steps
 
 from rewrite_compiler.cli.error_codes import CODES
 from rewrite_compiler.errors import FlexmatchError
@@ -60,8 +60,7 @@ def test_a_bad_input_ends_as_the_table_says(name: str, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     folder = made(tmp_path, name, CASES[name])
     before = set(os.listdir(folder))
-    with steps_of_python(STEPS):
-        code, said = outcome(name, CASES[name], folder)
+    code, said = within_steps(STEPS, lambda: outcome(name, CASES[name], folder))
     expected = EXPECTED[name]
     assert (code, said) == (expected["code"], expected["said"])
     assert code == 0 or set(os.listdir(folder)) - before <= {"__pycache__"}

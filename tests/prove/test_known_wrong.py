@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from known_wrong.gallery import FALSE, gallery
 from known_wrong.stored import refutes, stored
-from pace import steps_of_python
+from pace import within_steps
 
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
@@ -21,8 +21,7 @@ STEPS = (
 
 @pytest.mark.parametrize("rule", gallery(*FALSE), ids=str)
 def test_a_false_rule_is_refuted(rule: Rule) -> None:
-    with steps_of_python(STEPS):
-        proof = prove_rule(rule)
+    proof = within_steps(STEPS, lambda: prove_rule(rule))
     assert (proof.verdict, proof.code) in {("refuted", "R102"), ("refuted", "R105")}, proof
     assert proof.counterexample is not None
     assert proof.counterexample.left != proof.counterexample.right
