@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shlex
 import tempfile
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
@@ -23,9 +24,10 @@ def check_outputs(outputs: Iterable[Path], inputs: Container[FileIdentity] = fro
     """
     paths = [*outputs]
     for path in paths:
-        reason = _obstacle(path)
-        if reason:
-            raise UsageError("F100", f"{path} cannot be written: {reason}", help="choose another name or folder")
+        obstacle = _obstacle(path)
+        if obstacle is not None:
+            reason, remedy = obstacle
+            raise UsageError("F100", f"{path} cannot be written: {reason}", help=remedy)
         _check_no_input(path, inputs, about)
     for path, other_path in itertools.combinations(paths, 2):
         if path.resolve() == other_path.resolve():
@@ -53,14 +55,18 @@ def _parts(path: Path) -> list[Path]:
         return []
 
 
-def _obstacle(path: Path) -> str:
+def _obstacle(path: Path) -> tuple[str, str] | None:
+    """Return why a file cannot be written and what to do about it; None where it can."""
     if not path.name or "\0" in str(path):
-        return "this is not the name of a file"
+        return "this is not the name of a file", "give the name of a file, such as out.json"
     if path.is_dir():
-        return "there is a folder of this name"
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"no permission to write in {path.parent}"
+        return "there is a folder of this name", f"give a file in it, such as {shlex.quote(str(path / 'out'))}"
+    if path.parent.is_dir():
+        return None if os.access(path.parent, os.W_OK | os.X_OK) else (f"no permission to write in {path.parent}", "choose another folder")
+    folder = next(p for p in path.parents if p.exists())
+    if not folder.is_dir():
+        return f"{folder} is a file, not a folder", "choose another folder"
+    return f"there is no folder {path.parent}", f"mkdir -p {shlex.quote(str(path.parent))} makes it"
 
 
 def write_atomically(files: Mapping[Path, bytes], *, is_update: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +13,14 @@ from types import ModuleType
 from ..errors import BUDGET, REFUSED, FlexmatchError, Problem, UsageError, did_you_mean, printable
 from ..intake import forget_opened_files
 from ..user_code import error_text, user_failure
+from .applications import model_file
 from .error_codes import CODES
 from .output import print_error, print_text
 from .signals import INTERRUPTED, handle_signals
 from .verb_table import VERBS, overview
 
 INTERNAL = 5
+OPTION_OF = {"number-of-samples": "samples", "number-of-threads": "threads"}  # a quantity to its option
 USER_REMEDY = "correct the line, or return a plain object of the kind that is expected there"
 
 
@@ -64,7 +67,7 @@ def _unexpected(error: BaseException, words: Sequence[str]) -> int:
 
 def _refused(problem: Problem, code: int, words: Sequence[str]) -> int:
     """Say what is wrong and what to do, the code's own remedy when the problem has none."""
-    problem_with_help = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code, words))
+    problem_with_help = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem, words))
     print_error(str(problem_with_help))
     return code
 
@@ -75,9 +78,19 @@ def system_problem(error: OSError) -> Problem:
     return Problem("F100", f"the file cannot be used: {message}", printable(os.fsdecode(error.filename)))
 
 
-def _remedy(code: str, words: Sequence[str]) -> str:
-    remedy = CODES[code][1] if code in CODES else "flexmatch --help lists the verbs"  # a code of somebody's own target
-    return remedy.replace("VERB", words[0] if words and words[0] in VERBS else "compile")
+def _remedy(problem: Problem, words: Sequence[str]) -> str:
+    """Return the remedy of a code; of a refused value what the option that the sentence names or begins with is for."""
+    verb = words[0] if words and words[0] in VERBS else "compile"
+    if problem.code == "F203":
+        from .options import described_parser
+
+        first = "limits" if problem.sentence.startswith("limit ") else "-".join(problem.sentence.split(" must be ")[0].lower().split())
+        options = re.findall(r"--[a-z][a-z-]*", problem.sentence) or [f"--{OPTION_OF.get(first, first)}"]
+        purpose = described_parser(verb_module(verb).run).purpose(options)
+        if purpose:
+            return purpose
+    remedy = CODES[problem.code][1] if problem.code in CODES else "flexmatch --help lists the verbs"  # a code of somebody's own target
+    return remedy.replace("VERB", verb)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -113,7 +126,7 @@ def verb_module(verb: str) -> ModuleType:
 def _check_verb(words: Sequence[str]) -> None:
     """Refuse a first word that is no verb and cannot be the model of the bare form."""
     word = words[0]
-    if not word.startswith("-") and "." not in word and "/" not in word and not Path(word).exists():
+    if not word.startswith("-") and model_file(word) == word and "." not in word and "/" not in word and not Path(word).exists():
         verbs = f"verbs: {', '.join(VERBS)}; or give a model"
         raise UsageError("F203", f'there is no verb "{word}"', help=" ".join(filter(None, (did_you_mean(word, VERBS), verbs))))
 

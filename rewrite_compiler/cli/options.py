@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import UsageError, did_you_mean
+from .applications import application_of, model_file
 from .config import FLAG, read_configuration, resolve_setting
 from .files import check_outputs, named_files, write_atomically
 from .output import document_bytes, print_error, print_json, print_text
@@ -26,6 +27,7 @@ SENTENCES = (
     (r"argument (-\w/)?(--[\w-]+): ignored explicit argument '(.*)'", r'\2 takes no value, not "\3"'),
     (r"argument (-\w/)?(--[\w-]+): (.*)", r"\2 \3"),
     (r"the following arguments are required: (\S+)(, .*)?", r"\1 is missing"),
+    (r"argument [^:]+: (must be .*)", r"the argument \1"),
     (r"unrecognized arguments: (\S+)( .*)?", r'there is no option "\1"'),
 )
 
@@ -56,9 +58,11 @@ class Parser(argparse.ArgumentParser):
     settings: dict[str, argparse.Action]
     extended_actions: list[argparse.Action]
     outputs: dict[str, bool]  # the arguments that say where to write, and whether their value is a file's name as it is
+    models: list[str]  # the arguments that may name a shipped application
+    data: argparse.Action | None  # the samples that a verb needs, unless the application brings them
 
     def __init__(self, **options: Any) -> None:
-        self.settings, self.extended_actions, self.outputs = {}, [], {}
+        self.settings, self.extended_actions, self.outputs, self.models, self.data = {}, [], {}, [], None
         super().__init__(**options, add_help=False)
         self.add_argument("-h", "--help", action="help", help="list the options that are used most, and leave")
         self.add_argument("--help-all", action=_AllHelp, nargs=0, help="list every option, and leave")
@@ -73,6 +77,15 @@ class Parser(argparse.ArgumentParser):
     def add_output(self, *names: str, is_file: bool = True, **options: Any) -> None:
         """Add an option that says where to write: a file, or without `is_file` a stem or folder of files."""
         self.outputs[self.add_argument(*names, **options).dest] = is_file
+
+    def add_model(self, name: str, **options: Any) -> None:
+        """Add an argument that names a model: its file, or a shipped application."""
+        help_text = "its file, or an application of `flexmatch list` by name"
+        self.models.append(self.add_argument(name, **{"help": help_text, **options}).dest)
+
+    def add_data(self, **options: Any) -> None:
+        """Add the samples that a verb needs; a shipped application brings its own."""
+        self.data = self.add_argument("--data", **options)
 
     def parse_with_settings(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the arguments, options without a flag as configuration says; `origins` has where settings are from, `given` what is typed.
@@ -127,10 +140,32 @@ class Parser(argparse.ArgumentParser):
         return text if name == text or name.startswith("-") else f'"{name[:-1]}" is one argument too many'
 
     def _remedy(self, message: str) -> str:
-        help_hint = f"{self.prog} --help lists the options"
+        """Return what the argument in question is for; of an unknown option its nearest neighbour; else how the command is written."""
         unknown = re.match(r"unrecognized arguments: (--[^\s=]*)", message)
-        guess = did_you_mean(unknown[1], [*self._option_string_actions, "--version"]) if unknown else ""
-        return " ".join(filter(None, (guess, help_hint)))
+        if unknown:
+            guess = did_you_mean(unknown[1], [*self._option_string_actions, "--version"])
+            return guess or f"{self.prog} --help lists the options"
+        match = re.match(r"argument (?:-\w/)?(--[\w-]+): |the following arguments are required: ([^\s,]+)", message)
+        return (match and self.purpose((match[1] or match[2],))) or f"write {self._usage()}"
+
+    def purpose(self, names: Collection[str]) -> str:
+        """Return how the first argument that has one of these names is typed, and what for: `--samples N: use N …`; "" where none has."""
+        for action in self._actions:
+            if {*action.option_strings, action.metavar or action.dest} & {*names} and action.help not in (None, argparse.SUPPRESS):
+                return f"{self._form(action)}: {action.help}".replace("%%", "%")
+        return ""
+
+    @staticmethod
+    def _form(action: argparse.Action) -> str:
+        """Return an argument as it is typed: --samples N."""
+        return " ".join(map(str, filter(None, [*action.option_strings[-1:], action.metavar])))
+
+    def _usage(self) -> str:
+        """Return the command with the arguments that it needs."""
+        needed = [self._form(a) for a in self.all_options() if a.required or a is self.data]
+        optional = {"?": "[{}]", "*": "[{} …]", "+": "{} …"}
+        words = [(optional.get(str(a.nargs), "{}"), str(a.metavar or a.dest)) for a in self._get_positional_actions()]
+        return " ".join([self.prog, *(form.format(word) for form, word in words), *needed, "[OPTION …]"])
 
     def print_help(self, file: Any = None) -> None:
         """Print the help in what the terminal can show, at most MOST_HELP lines of it where leaving out rare options can do that."""
@@ -161,10 +196,7 @@ class Parser(argparse.ArgumentParser):
 
     def full_help(self) -> str:
         """Return the help with every option."""
-        needed = [f"{a.option_strings[-1]} {a.metavar}" for a in self.all_options() if a.required]
-        optional = {"?": "[{}]", "*": "[{} …]"}
-        words = [(optional.get(str(a.nargs), "{}"), str(a.metavar or a.dest)) for a in self._get_positional_actions()]
-        self.usage = " ".join([self.prog, *(form.format(word) for form, word in words), *needed, "[OPTION …]"]).replace("%", "%%")
+        self.usage = self._usage().replace("%", "%%")
         return self.format_help().rstrip()
 
 
@@ -187,18 +219,42 @@ def parser(verb: str, about: str) -> Parser:
     return verb_parser
 
 
+def described_parser(run: Callable[[Sequence[str]], int]) -> Parser:
+    """Return the parser of a verb, given what runs it, without running it."""
+    try:
+        run([DESCRIBE])
+    except ParserRequest as described:
+        return described.parser
+    raise AssertionError("a verb reads its arguments without options()")
+
+
 def parse_arguments(verb_parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Return the parsed arguments, once every output is known to be writable; `inputs` are the files that the other arguments name.
 
     Raises:
-        UsageError: an argument is refused (F203), or an output cannot be written, is an input or another output (F100).
+        UsageError: an argument is refused (F203), an application is none (F101), or an output cannot be written, is an input or
+            another output (F100).
     """
     args = verb_parser.parse_with_settings(arguments)
+    for name in verb_parser.models:
+        value = vars(args)[name]
+        vars(args)[name] = [*map(model_file, value)] if isinstance(value, list) else model_file(value)
+    if verb_parser.data is not None and args.data is None:
+        _take_data(verb_parser, args)
     args.inputs = named_files(value for name, value in vars(args).items() if name not in verb_parser.outputs)
     values = [vars(args)[name] for name, is_file in verb_parser.outputs.items() if is_file]
     args.output_files = [Path(x) for x in values if x not in (None, "-")]
     check_outputs(args.output_files, args.inputs)
     return args
+
+
+def _take_data(verb_parser: Parser, args: argparse.Namespace) -> None:
+    """Take samples, calibration and metric of the shipped application that is run; refuse to run another model without samples."""
+    app = application_of(vars(args)[verb_parser.models[0]])
+    if app is None:
+        verb_parser.error("the following arguments are required: --data")
+    args.data, args.metric = str(app.data), args.metric or app.metric
+    args.calibrate = args.calibrate or (app.calibration and str(app.calibration))
 
 
 def check_options_apply(args: argparse.Namespace, subjects: Mapping[str, Collection[str]], subject: str) -> None:
@@ -254,7 +310,9 @@ def add_steering_options(verb_parser: Parser) -> None:
     verb_parser.add_setting(
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
-    verb_parser.add_setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles, bytes or edp")
+    verb_parser.add_setting(
+        "--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles, bytes, energy or edp"
+    )
     verb_parser.add_setting(
         "--host-costs", is_extended=True, default="shipped", metavar="NAME", help="the host's table: shipped, or measured here now"
     )

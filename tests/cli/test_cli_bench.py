@@ -58,5 +58,8 @@ def test_a_document_of_another_model_is_refused(folder: Path) -> None:
 
 
 def test_a_slowdown_below_one_means_nothing() -> None:
-    said = 'error[F203]: --max-slowdown must be a number from 1 on, not "0.5"\n  help: flexmatch bench --help lists the options'
+    said = (
+        'error[F203]: --max-slowdown must be a number from 1 on, not "0.5"'
+        "\n  help: --max-slowdown X: answer no (exit 1) beyond X times it (default: 1.5)"
+    )
     refused(flexmatch(*ONCE, "--max-slowdown", "0.5"), 2, said)

@@ -100,8 +100,10 @@ WRONG = {
         "batchh = 1", 2, f'flexmatch.toml:1: error[F203]: there is no setting called "batchh"\n  help: did you mean "batch"? {KNOWN}',
     ),
     "wrong type": ("batch = 1.5", 2, f"flexmatch.toml:1: error[F203]: batch must be a text or a whole number, not float{GIVE}"),
-    "no flag": ('exact = "yes"', 2, f'flexmatch.toml:1: error[F203]: exact must be true or false, not "yes"{GIVE}'),
-    "no list": ("shape = 3", 2, f"flexmatch.toml:1: error[F203]: shape must be a text or a list of texts, not int{GIVE}"),
+    "no flag": ('exact = "yes"', 2, 'flexmatch.toml:1: error[F203]: exact must be true or false, not "yes"'
+        '\n  help: --exact: match the program as written, no rewriting'),
+    "no list": ("shape = 3", 2, "flexmatch.toml:1: error[F203]: shape must be a text or a list of texts, not int"
+        "\n  help: --shape NAME=1,3,32,32: bind the shape of an input"),
     "below": ("batch = 0", 2, f'flexmatch.toml:1: error[F203]: batch must be a whole number from 1 on, not "0"{GIVE}'),
     "not TOML": (
         "batch =", 3,

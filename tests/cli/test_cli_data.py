@@ -128,6 +128,11 @@ def test_a_plan_without_formats_needs_samples_for_them(folder: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
 
 
+PURPOSES = {
+    "--samples": "use N evenly spaced samples",
+    "--batch": "samples at once (default: as many as the largest tensor allows, up to 32)",
+    "--threads": "batches simulated side by side (default: one a core)",
+}
 OPTIONS = {
     "--samples": ("0", "-1", "x", "1e3", "1.5", ""),
     "--batch": ("0", "-2", "many"),
@@ -137,12 +142,12 @@ OPTIONS = {
 
 @pytest.mark.parametrize(("option", "value"), [(o, v) for o, values in OPTIONS.items() for v in values])
 def test_numbers_of_a_simulation_are_positive(option: str, value: str, folder: Path) -> None:
-    said = f'error[F203]: {option} must be a whole number from 1 on, not "{value}"\n  help: flexmatch cosim --help lists the options'
-    refused(flexmatch("cosim", "ready.json", "--data", "test.npz", f"{option}={value}"), 2, said)
+    answer = flexmatch("cosim", "ready.json", "--data", "test.npz", f"{option}={value}")
+    refused(answer, 2, f'error[F203]: {option} must be a whole number from 1 on, not "{value}"\n  help: {option} N: {PURPOSES[option]}')
 
 
 def test_more_samples_than_there_are(folder: Path) -> None:
-    said = "test.npz: error[F203]: Number of samples must be 1 to 48, not 49\n  help: flexmatch cosim --help lists the options"
+    said = "test.npz: error[F203]: Number of samples must be 1 to 48, not 49\n  help: --samples N: use N evenly spaced samples"
     refused(flexmatch("cosim", "ready.json", "--data", "test.npz", "--samples", "49"), 2, said)
     said = said.replace("48", "16").replace("49", "17")  # 32 of 48 are for calibration
     refused(flexmatch("cosim", "app.flexasr.json", "--data", "test.npz", "--samples", "17"), 2, said)
@@ -160,9 +165,13 @@ def test_metrics_that_do_not_exist_or_do_not_apply(folder: Path) -> None:
 
 
 def test_data_are_needed_and_tiers_are_known(folder: Path) -> None:
-    listed = "\n  help: flexmatch cosim --help lists the options"
-    refused(flexmatch("cosim", "ready.json"), 2, f"error[F203]: --data is missing{listed}")
-    said = f'error[F203]: --tier must be one of auto, native, arrays, oracle, not "fast"{listed}'
+    said = "error[F203]: --data is missing\n  help: --data FILE: samples: .npz, a folder of them, or a .toml that describes them"
+    refused(flexmatch("cosim", "ready.json"), 2, said)
+    said = (
+        'error[F203]: --tier must be one of auto, native, arrays, oracle, not "fast"'
+        "\n  help: --tier auto|native|arrays|oracle: how simulators "
+        "compute (default auto: native from three batches or many commands on, else arrays); answers are the same"
+    )
     refused(flexmatch("cosim", "ready.json", "--data", "test.npz", "--tier", "fast"), 2, said)
 
 

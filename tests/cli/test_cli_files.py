@@ -102,18 +102,20 @@ def test_a_node_with_wrong_attributes(folder: Path) -> None:
     assert answer.err.startswith('bad.onnx:node "last": error[F130]: ')
 
 
-OTHER_PLACE = "\n  help: choose another name or folder"
 MODEL_AS_OUTPUT = (
     "app.onnx cannot be written: it is an input of this command; a plan is two files, app.json and app.onnx\n  help: choose another name"
 )
 NOT_WRITTEN = {
-    "no such folder": ("no/such", f"no/such cannot be written: there is no folder no{OTHER_PLACE}"),
-    "a folder": ("sub", f"sub cannot be written: there is a folder of this name{OTHER_PLACE}"),
-    "nothing": ("", f". cannot be written: this is not the name of a file{OTHER_PLACE}"),
+    "no such folder": ("no/such", "no/such cannot be written: there is no folder no\n  help: mkdir -p no makes it"),
+    "a folder": ("sub", "sub cannot be written: there is a folder of this name\n  help: give a file in it, such as sub/out"),
+    "nothing": ("", ". cannot be written: this is not the name of a file\n  help: give the name of a file, such as out.json"),
     "the model": ("app", MODEL_AS_OUTPUT),
     "the model by its name": ("app.onnx", MODEL_AS_OUTPUT),
     "beside the model": ("app.json", MODEL_AS_OUTPUT),
-    "the name of a folder": ("taken", f"taken.json cannot be written: there is a folder of this name{OTHER_PLACE}"),
+    "the name of a folder": (
+        "taken",
+        "taken.json cannot be written: there is a folder of this name\n  help: give a file in it, such as taken.json/out",
+    ),
 }
 
 
@@ -139,9 +141,9 @@ def test_a_name_with_an_ending_is_the_stem_of_both_files(folder: Path) -> None:
 )
 def test_a_document_that_cannot_be_written_is_refused_before_the_work(arguments: tuple[str, ...], folder: Path) -> None:
     Path("sub").mkdir()
-    said = f"error[F100]: sub cannot be written: there is a folder of this name{OTHER_PLACE}"
+    said = "error[F100]: sub cannot be written: there is a folder of this name\n  help: give a file in it, such as sub/out"
     refused(flexmatch(*arguments, "--json", "sub"), 2, said)
-    said = f"error[F100]: no/x.json cannot be written: there is no folder no{OTHER_PLACE}"
+    said = "error[F100]: no/x.json cannot be written: there is no folder no\n  help: mkdir -p no makes it"
     refused(flexmatch(*arguments, "--json", "no/x.json"), 2, said)
 
 
@@ -300,7 +302,7 @@ def test_a_folder_without_permission(folder: Path, monkeypatch: pytest.MonkeyPat
     """The tests may run as root, who may write everywhere, so the answer of the system is replaced."""
     Path("locked").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "locked")
-    said = f"error[F100]: locked/plan cannot be written: no permission to write in locked{OTHER_PLACE}"
+    said = "error[F100]: locked/plan cannot be written: no permission to write in locked\n  help: choose another folder"
     refused(flexmatch("app.onnx", "--accel", "flexasr", "-o", "locked/plan"), 2, said)
 
 
@@ -310,7 +312,7 @@ def test_a_disk_that_fills_up_while_the_files_are_written(folder: Path, monkeypa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fdopen", full)
-    said = f"error[F100]: plan.onnx cannot be written: No space left on device{OTHER_PLACE}"
+    said = "error[F100]: plan.onnx cannot be written: No space left on device\n  help: choose another name or folder"
     with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
         write_atomically({Path("plan.onnx"): b"1", Path("plan.json"): b"2"})
     assert not [name for name in os.listdir() if "plan" in name]

@@ -73,7 +73,7 @@ def test_names_from_outside_stay_text() -> None:
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_work() -> None:
-    said = "error[F100]: none/p.xml cannot be written: there is no folder none\n  help: choose another name or folder"
+    said = "error[F100]: none/p.xml cannot be written: there is no folder none\n  help: mkdir -p none makes it"
     refused(flexmatch("prove", "laws.py", "--junit", "none/p.xml"), 2, said)
 
 

@@ -10,7 +10,10 @@ from command import flexmatch, refused
 from rewrite_compiler.apps import APPS, GALLERY
 from rewrite_compiler.cli.verb_table import VERBS
 
+FORM = "\n  help: write flexmatch compile MODEL.onnx [OPTION …]"
+MODEL = "\n  help: MODEL.onnx: its file, or an application of `flexmatch list` by name"
 LISTED = "\n  help: flexmatch compile --help lists the options"
+REQUIRED = "\n  help: --require-offload N: fail unless at least N offloads are found"
 SHAPE = "--shape must be NAME=1,3,32,32 with positive sizes, not"
 BIND = "\n  help: bind it with --shape NAME=1,3,224,224"
 ACCEL = "\n  help: add --accel NAME; `flexmatch list` shows the names"
@@ -20,7 +23,8 @@ APP = ("app.onnx", "--accel", "flexasr")
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no accelerator": (("app.onnx",), f"error[F201]: no accelerator is given{ACCEL}"),
     "empty accelerator": (("app.onnx", "--accel", ""), f"error[F201]: no accelerator is given{ACCEL}"),
-    "accelerator without value": (("app.onnx", "--accel"), f"error[F203]: --accel needs a value{LISTED}"),
+    "accelerator without value": (("app.onnx", "--accel"), "error[F203]: --accel needs a value"
+        "\n  help: --accel NAME[:key=value,…]: accelerator by name or path; repeat for several"),
     "missing target file": (
         ("app.onnx", "--accel", "./mine.py"),
         "error[F201]: there is no target file mine.py\n  help: give the path of a Python file that defines a Target",
@@ -50,26 +54,27 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("app.onnx", "--accel", "flexasr:sigmoid"),
         'error[F203]: a parameter of flexasr is written key=value, not "sigmoid"\n  help: parameters: behaviour, sigmoid',
     ),
-    "no model": (("--accel", "flexasr"), f"error[F203]: MODEL.onnx is missing{LISTED}"),
-    "nothing at all": (("compile",), f"error[F203]: MODEL.onnx is missing{LISTED}"),
+    "no model": (("--accel", "flexasr"), f"error[F203]: MODEL.onnx is missing{MODEL}"),
+    "nothing at all": (("compile",), f"error[F203]: MODEL.onnx is missing{MODEL}"),
     "unknown flag": ((*APP, "--bogus"), f'error[F203]: there is no option "--bogus"{LISTED}'),
     "misspelt flag": (
         ("app.onnx", "--acel", "flexasr"),
-        'error[F203]: there is no option "--acel"\n  help: did you mean "--accel"? flexmatch compile --help lists the options',
+        'error[F203]: there is no option "--acel"\n  help: did you mean "--accel"?',
     ),
     "abbreviated flag": ((*APP, "--requ", "1"), f'error[F203]: there is no option "--requ"{LISTED}'),
-    "flag with a value": ((*APP, "--exact=yes"), f'error[F203]: --exact takes no value, not "yes"{LISTED}'),
-    "one argument too many": ((*APP, "other.onnx"), f'error[F203]: "other.onnx" is one argument too many{LISTED}'),
-    "no number": ((*APP, "--require-offload", "x"), f'error[F203]: --require-offload must be a whole number from 0 on, not "x"{LISTED}'),
+    "flag with a value": ((*APP, "--exact=yes"), 'error[F203]: --exact takes no value, not "yes"'
+        '\n  help: --exact: match the program as written, no rewriting'),
+    "one argument too many": ((*APP, "other.onnx"), f'error[F203]: "other.onnx" is one argument too many{FORM}'),
+    "no number": ((*APP, "--require-offload", "x"), f'error[F203]: --require-offload must be a whole number from 0 on, not "x"{REQUIRED}'),
     "negative number": (
         (*APP, "--require-offload=-1"),
-        f'error[F203]: --require-offload must be a whole number from 0 on, not "-1"{LISTED}',
+        f'error[F203]: --require-offload must be a whole number from 0 on, not "-1"{REQUIRED}',
     ),
     "unknown mapping": ((*APP, "--only", "bogus"), f'error[F203]: there is no mapping or rule called "bogus"{NAMES}'),
     "unknown rule": ((*APP, "--without", "bogus"), f'error[F203]: there is no mapping or rule called "bogus"{NAMES}'),
     "limit that is no number": (
         (*APP, "--limits", "rounds=x"),
-        f'error[F203]: limit rounds must be a positive integer, not "x"{LISTED}',
+        'error[F203]: limit rounds must be a positive integer, not "x"\n  help: --limits KEY=VALUE: change a limit',
     ),
     "unknown verb": (
         ("compil", "app.onnx"),
@@ -85,7 +90,8 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("list", "rulez"),
         'error[F203]: there is nothing called "rulez" to list\n  help: did you mean "rules"?',
     ),
-    "nothing to explain": (("explain",), "error[F203]: CODE|MODEL|PLAN|MAP is missing\n  help: flexmatch explain --help lists the options"),
+    "nothing to explain": (("explain",), "error[F203]: CODE|MODEL|PLAN|MAP is missing"
+        "\n  help: CODE|MODEL|PLAN|MAP: an error code, an application of `flexmatch list`, or a file: a model, a plan, what map wrote"),
     "no file to explain": (
         ("explain", "plan.json"),
         "plan.json: error[F101]: there is no such file\n  help: give a plan or a model, or an error code",
@@ -100,7 +106,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "misspelt option without a model": (
         ("--versoin",),
-        'error[F203]: there is no option "--versoin"\n  help: did you mean "--version"? flexmatch compile --help lists the options',
+        'error[F203]: there is no option "--versoin"\n  help: did you mean "--version"?',
     ),
     "model without accelerator": (
         ("explain", "app.onnx"),

@@ -126,7 +126,7 @@ def test_files_that_cannot_be_read_or_written(folder: Path) -> None:
     refused(flexmatch("show", "none.json"), 2, "none.json: error[F101]: there is no such file\n  help: give a plan or a model")
     said = "error[F100]: ready.json cannot be written: it is an input of this command\n  help: choose another name"
     refused(flexmatch("show", "ready.json", "--html", "ready.json"), 2, said)
-    said = "error[F100]: no/page.html cannot be written: there is no folder no\n  help: choose another name or folder"
+    said = "error[F100]: no/page.html cannot be written: there is no folder no\n  help: mkdir -p no makes it"
     refused(flexmatch("show", "ready.json", "--html", "no/page.html"), 2, said)
 
 

@@ -57,4 +57,4 @@ def test_a_node_that_is_not_there(name: str, remedy: str, folder: Path) -> None:
 
 
 def test_a_node_must_be_named() -> None:
-    refused(flexmatch(*SHOW), 2, "error[F203]: --around is missing\n  help: flexmatch show egraph --help lists the options")
+    refused(flexmatch(*SHOW), 2, "error[F203]: --around is missing\n  help: --around NODE: a node or value of the model")

@@ -138,5 +138,5 @@ def test_the_command_writes_source_and_header(tmp_path: Path, monkeypatch: pytes
     refused(
         flexmatch("emit", "device", "./toy.py", "-o", "none"),
         2,
-        "error[F100]: none/toy_device.h cannot be written: there is no folder none\n  help: choose another name or folder",
+        "error[F100]: none/toy_device.h cannot be written: there is no folder none\n  help: mkdir -p none makes it",
     )

@@ -223,7 +223,10 @@ def test_a_wrong_trace_is_refused(what: str, folder: Path) -> None:
 
 def test_the_target_must_be_the_one_of_the_trace(folder: Path) -> None:
     assert flexmatch("emit", "trace", "digits.vta.json", "-q").code == 0
-    said = "error[F203]: --accel must be vta, the target of the trace, not hlscnn\n  help: flexmatch emit --help lists the options"
+    said = (
+        "error[F203]: --accel must be vta, the target of the trace, not hlscnn"
+        "\n  help: --accel NAME[:key=value,…]: accelerator by name or path; repeat for several"
+    )
     refused(flexmatch("emit", "check", "digits.vta.jsonl", "--accel", "hlscnn"), 2, said)
 
 
@@ -242,8 +245,8 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "what": (
         ("emit", "tace", "digits.vta.json"), 2,
-        'error[F203]: argument trace|check|c|device|verilog|asm: must be one of trace, check, c, device, verilog, asm, not "tace"\n'
-        "  help: flexmatch emit --help lists the options",
+        'error[F203]: the argument must be one of trace, check, c, device, verilog, asm, not "tace"\n'
+        "  help: write flexmatch emit trace|check|c|device|verilog|asm PLAN|MODEL|TRACE|TARGET|FILE … [OPTION …]",
     ),
     "two plans": (
         ("emit", "trace", "digits.vta.json", "bare.json"), 2,
@@ -252,7 +255,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     "no such sample": (
         ("emit", "trace", "digits.vta.json", "--data", "test.npz", "--sample", "500"), 2,
         "test.npz: error[F203]: --sample must be below 500, the samples there are, not 500\n"
-        "  help: flexmatch emit --help lists the options",
+        "  help: --sample N: the sample of --data (default 0)",
     ),
     "comments in assembly": (
         ("emit", "trace", "digits.vta.json", "--comments", "--form", "assembly"), 2,
@@ -260,7 +263,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "no such folder": (
         ("emit", "trace", "digits.vta.json", "-o", "none/t"), 2,
-        "error[F100]: none/t.vta.jsonl cannot be written: there is no folder none\n  help: choose another name or folder",
+        "error[F100]: none/t.vta.jsonl cannot be written: there is no folder none\n  help: mkdir -p none makes it",
     ),
     "no such offload": (
         ("show", "offload", "linear_7", "digits.flexasr.json"), 2,

@@ -102,4 +102,4 @@ def test_a_folder_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
     answer = flexmatch("app.onnx", "--accel", "flexasr", "--html", "page.html")
     assert (answer.code, answer.out, answer.new) == (2, "", ())
-    assert answer.err == "error[F100]: page.html cannot be written: no permission to write in .\n  help: choose another name or folder\n"
+    assert answer.err == "error[F100]: page.html cannot be written: no permission to write in .\n  help: choose another folder\n"

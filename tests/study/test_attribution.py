@@ -209,5 +209,6 @@ def test_bands_are_points_shares_or_numbers(digits: Path) -> None:
     for text in ("", "1 point", "-1", "nan", "1ptx"):
         refused(
             flexmatch("cosim", "plan.json", "--data", CNN.data, f"--within={text}"), 2,
-            f'error[F203]: --within must be a loss such as 1pt, 5% or 0.02, not "{text}"\n  help: flexmatch cosim --help lists the options',
+            f'error[F203]: --within must be a loss such as 1pt, 5% or 0.02, not "{text}"\n  help: --within LOSS: '
+            "answer no (exit 1) when the metric loses more: 1pt, 5%, 0.02",
         )  # fmt: skip

@@ -21,7 +21,7 @@ def run(arguments: Sequence[str]) -> int:
         UsageError: not exactly one accelerator is given (F201).
     """
     verb_parser = parser("advise", "Rank single changes of an accelerator by what they save on whole models.")
-    verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
+    verb_parser.add_model("models", metavar="MODEL.onnx", nargs="+")
     add_steering_options(verb_parser)
     verb_parser.add_argument("--top", type=whole_number(1), default=SHOWN, metavar="N", help=f"show the best N changes (default: {SHOWN})")
     args = parse_arguments(verb_parser, arguments)

@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser(
         "bench", "Time reading, saturation, extraction and planning of a model, and with data its simulators, several times."
     )
-    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    verb_parser.add_model("model", metavar="MODEL.onnx")
     add_steering_options(verb_parser)
     verb_parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help=f"measure N times (default: {RUNS})")
     verb_parser.add_argument("--data", metavar="FILE", help="samples: time the simulators, too")

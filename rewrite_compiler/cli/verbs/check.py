@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
         UsageError: an option is not for the subject (F203), or a file cannot be written (F100).
     """
     verb_parser = parser("check", "Find everything that is wrong; how far off operations are, and what a plan may lose by rounding.")
-    verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), a .py or .onnx file, or a plan")
+    verb_parser.add_model("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), a .py or .onnx file, or a plan")
     verb_parser.add_argument(
         "--groups", type=whole_number(1), default=0, metavar="N", help="groups of ten random inputs an operation (default 10)"
     )

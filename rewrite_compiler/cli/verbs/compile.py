@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         AnswerNo: fewer offloads than --require-offload are found (F213).
     """
     verb_parser = parser("compile", "Find every offload of a model and write the plan.")
-    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    verb_parser.add_model("model", metavar="MODEL.onnx")
     add_steering_options(verb_parser)
     verb_parser.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
     add_method_option(verb_parser)

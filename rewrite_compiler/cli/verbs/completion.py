@@ -7,7 +7,7 @@ from string import Template
 
 from ...errors import UsageError
 from ..error_codes import CODES
-from ..options import DESCRIBE, Parser, ParserRequest, emit_json, parse_arguments, parser
+from ..options import Parser, described_parser, emit_json, parse_arguments, parser
 from ..output import print_unwrapped
 from ..schemas import ROWS
 from ..verb_table import VERBS
@@ -86,11 +86,7 @@ def parser_of(verb: str) -> Parser:
     """Return the parser of a verb, without running it."""
     from ..main import verb_module
 
-    try:
-        verb_module(verb).run([DESCRIBE])
-    except ParserRequest as described:
-        return described.parser
-    raise AssertionError(f"{verb} reads its arguments without options()")
+    return described_parser(verb_module(verb).run)
 
 
 def _flags(verb_parser: Parser) -> Sequence[str]:

@@ -44,11 +44,9 @@ def run(arguments: Sequence[str]) -> int:
         UsageError: the loss of simulators cannot be attributed to numerics (F203).
     """
     verb_parser = parser("cosim", "Run a plan, or a model compiled now, over data: host parts in float32, offloads bit-exactly.")
-    verb_parser.add_argument("plan", metavar="PLAN|MODEL")
+    verb_parser.add_model("plan", metavar="PLAN|MODEL", help="a file of one, or an application of `flexmatch list`, which brings its data")
     add_steering_options(verb_parser)
-    verb_parser.add_argument(
-        "--data", required=True, metavar="FILE", help="samples: .npz, a folder of them, or a .toml that describes them"
-    )
+    verb_parser.add_data(metavar="FILE", help="samples: .npz, a folder of them, or a .toml that describes them")
     add_calibration_options(verb_parser)
     add_simulation_options(verb_parser)
     verb_parser.add_output(

@@ -25,8 +25,10 @@ def run(arguments: Sequence[str]) -> int:
     """
     verb_parser = parser("diff", "Compile a model for two targets and tell what differs: offloads, cycles, bytes, with data the accuracy.")
     verb_parser.add_argument("old", metavar="OLD", help="an accelerator by name or path, with its parameters: NAME[:key=value,…]")
-    verb_parser.add_argument("new", metavar="NEW", help="another one, or the same with other parameters")
-    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    verb_parser.add_argument(
+        "new", metavar="NEW", help="the accelerator to compare with it: another one, or the same with other parameters"
+    )
+    verb_parser.add_model("model", metavar="MODEL.onnx")
     add_steering_options(verb_parser)
     verb_parser.add_argument("--data", metavar="FILE", help="samples, to compare the accuracy of both, too")
     add_calibration_options(verb_parser)

@@ -36,7 +36,8 @@ SUBJECTS = {**dict.fromkeys(STEERING, MODELS), "why": MAPPINGS, "html": MAPPINGS
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch explain` and return its exit code."""
     verb_parser = parser("explain", "Explain an error code, nodes of a model, or what map wrote of a layer.")
-    verb_parser.add_argument("what", metavar="CODE|MODEL|PLAN|MAP")
+    what_help = "an error code, an application of `flexmatch list`, or a file: a model, a plan, what map wrote"
+    verb_parser.add_model("what", metavar="CODE|MODEL|PLAN|MAP", help=what_help)
     verb_parser.add_argument(
         "node", nargs="?", metavar="NODE", help="its name, number from 0, operator or tensor, an offload, a glob such as '*conv*'; a layer"
     )

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
         UsageError: no accelerator is given (F201).
     """
     verb_parser = parser("learn", "Propose laws that models need, let the court judge them, print those that are proved as a rule file.")
-    verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
+    verb_parser.add_model("models", metavar="MODEL.onnx", nargs="+")
     add_steering_options(verb_parser)
     verb_parser.add_argument(
         "--seconds", type=whole_number(1), default=SECONDS, metavar="N", help=f"processor time to spend (default {SECONDS})"

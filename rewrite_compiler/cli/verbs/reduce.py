@@ -13,7 +13,7 @@ from ..output import print_lines
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch reduce` and return its exit code."""
     verb_parser = parser("reduce", "Leave nodes out of a model while it still shows a problem; every shape stays.")
-    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    verb_parser.add_model("model", metavar="MODEL.onnx")
     checks = "crash|mismatch|not-offloaded|COMMAND"
     verb_parser.add_argument("--check", required=True, metavar=checks, help="the problem; a command gets the model's path and ends with 0")
     verb_parser.add_argument(

@@ -25,9 +25,9 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser(
         "repair", "Search the smallest change of number formats, or of the accelerator, that keeps an application's accuracy."
     )
-    verb_parser.add_argument("plan", metavar="PLAN|MODEL")
+    verb_parser.add_model("plan", metavar="PLAN|MODEL", help="a file of one, or an application of `flexmatch list`, which brings its data")
     add_steering_options(verb_parser)
-    verb_parser.add_argument("--data", required=True, metavar="FILE", help="samples; one half is searched on, the other judges")
+    verb_parser.add_data(metavar="FILE", help="samples; one half is searched on, the other judges")
     verb_parser.add_argument("--within", required=True, metavar="LOSS", help="what the metric may lose: 1pt, 5%%, 0.02")
     add_calibration_options(verb_parser)
     verb_parser.add_setting("--metric", default="", metavar="NAME", help="as for cosim")

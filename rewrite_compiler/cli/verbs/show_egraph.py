@@ -18,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser(
         "show egraph", "Show part of a model's e-graph: the classes around a node, their e-nodes, the rules that made them."
     )
-    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    verb_parser.add_model("model", metavar="MODEL.onnx")
     add_steering_options(verb_parser)
     verb_parser.add_argument("--around", required=True, metavar="NODE", help="a node or value of the model")
     verb_parser.add_argument(

@@ -19,9 +19,9 @@ FIGURES = ("difference", "95% interval", "calls")  # of a point, beside its metr
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch sweep` and return its exit code."""
     verb_parser = parser("sweep", "Co-simulate a model at every value of its accelerators' parameters.")
-    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    verb_parser.add_model("model", metavar="MODEL.onnx")
     add_steering_options(verb_parser)
-    verb_parser.add_argument("--data", required=True, metavar="FILE", help="samples, in any form that cosim takes")
+    verb_parser.add_data(metavar="FILE", help="samples, in any form that cosim takes")
     verb_parser.add_argument(
         "--over", action="append", default=[], metavar="NAME[=VALUE,…]",
         help="vary TARGET.PARAMETER, calibration-method, or accel (sets: A,B,A+B); repeat it (default: every parameter)",
