@@ -2,10 +2,13 @@
 
 Every flaw runs in a process of its own, a flaw of numerics on a copy of the package. The plan is compiled there without asking
 the court, which would refuse most flaws, and calibration samples complete it as they do for a user: an offload out of its range is
-rescaled or on the host. A flaw counts when it costs LEAST_LOSS of the metric more than the sound design loses. A culprit is right
-when it is at one of the flaw's lines, or at its field; any other is false.
-Where attribution says that either of several changes explains the loss, one of them must be right.
-With `--json FILE` it goes on where it ended.
+rescaled or on the host. A flaw counts when it costs LEAST_LOSS of the metric more than the sound design loses.
+
+A culprit is right when it is at one of the flaw's lines (what is read there included: the entries of a table, a number that formats
+give), at its field of a format, or when it repairs the flaw bit for bit: on samples held back the repaired numerics give the codes of
+the sound ones, in the formats of the sound design. Any other is false. Where attribution says that either of several changes explains
+the loss, one of them must be right; where it names none, the change that takes back most must be.
+`--drawn SEED` adds flaws drawn at random. With `--json FILE` it goes on where it ended.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from drawn_flaws import drawn, mutations
 from onnx import TensorProto, helper, numpy_helper
 from record import ROOT, Row, finish, options, recorded
 
@@ -42,7 +46,8 @@ TOY = "toy.py"
 class Flaw:
     """A flaw: its kind, the file, the text and what replaces it, and other texts of files at whose lines a culprit is right.
 
-    Without a file, `old` is OFFLOAD.TENSOR.FIELD of a format and `new` what is added to it. `apps` are those that use the line.
+    One that is drawn has its position and its lines. Without a file,
+    `old` is OFFLOAD.TENSOR.FIELD of a format and `new` what is added to it. `apps` are those that use the line.
     """
 
     kind: str
@@ -51,6 +56,16 @@ class Flaw:
     new: str
     also: tuple[tuple[str, str], ...] = ()
     apps: tuple[str, ...] = ()
+    at: int = -1  # in the file; -1: where the text is first
+    drawn_lines: tuple[int, ...] = ()
+    seed: int = 0  # of one that is drawn
+
+    def spoilt(self, sound: str) -> str:
+        """Return the text of the file with the flaw."""
+        at = sound.find(self.old) if self.at < 0 else self.at
+        if sound[at : at + len(self.old)] != self.old:
+            raise SystemExit(f"{self.file} has no {self.old!r} to spoil")
+        return sound[:at] + self.new + sound[at + len(self.old) :]
 
 
 USE_OF_TABLES = ((LINEAR, "return encode(activation(word)"), (NORM, "INVSQRT(signed(square"))
@@ -127,17 +142,42 @@ TOYS = (
     Flaw("rounding", TOY, STEP, "total >> shift, 8)"),
     Flaw("rounding", TOY, STEP, "(total + (lift(1) << shift) - 1) >> shift, 8)"),
 )  # fmt: skip
+FIXED = {"act": 'Fixed(16, {}, "floor"), "w"', "weight": 'Fixed(revision.weight_bits, {}, "floor"), "y"'}
+CHOICES = {  # of formats, in all offloads; without a line: a culprit is right where it repairs them
+    TOY: tuple(Flaw("binary point", TOY, "7 - math.frexp(largest)[1]", f"{n} - math.frexp(largest)[1]") for n in (4, 5, 9, 10)),
+    HLSCNN: tuple(Flaw("binary point", HLSCNN, FIXED[name].format(name), FIXED[name].format(f"{name} {step}"))
+                  for name, step in (("act", "- 4"), ("act", "- 5"), ("act", "+ 5"), ("weight", "- 2"), ("weight", "- 3"))),
+}  # fmt: skip
 CASES: tuple[tuple[str, str, Sequence[Flaw]], ...] = (
-    ("digits_mlp", "toy.py", TOYS),
+    ("digits_mlp", "toy.py", (*TOYS, *CHOICES[TOY])),
     ("digits_mlp", "flexasr", FLEXASR),
     *((app, "flexasr", (*FLEXASR, *FLEXASR_NORM, *FLEXASR_TABLES)) for app in ("tanh", "sigmoid", "norm")),
-    ("digits_cnn", "hlscnn:revision=ext16", HLSCNN_FLAWS),
+    ("digits_cnn", "hlscnn:revision=ext16", (*HLSCNN_FLAWS, *CHOICES[HLSCNN])),
     ("digits_mlp", "vta", (*VTA, *VTA_OPERANDS)),
     ("digits_cnn", "vta", (*VTA, *VTA_OPERANDS)),
 )
 FORMAT_CASES = (("digits_mlp", "toy.py"), ("digits_mlp", "flexasr"), ("digits_cnn", "hlscnn:revision=ext16"), ("digits_mlp", "vta"))
+FLEXASR_FILES = ((LINEAR, ("core_word", "linear_codes"), ()), (NUMERICS, ("_integer", "fixed", "encoded", "relu"), ()))
+DRAWN_CASES: tuple[tuple[str, str, tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]], ...] = (  # functions and tables of files
+    ("digits_mlp", "toy.py", ((TOY, ("dot_product", "codes", "shift_of"), ()),)),
+    ("digits_mlp", "flexasr", FLEXASR_FILES),
+    ("sigmoid", "flexasr", (*FLEXASR_FILES, (NUMERICS, ("_sigmoid",), ("SIGMOID_START", "SIGMOID_SLOPE")))),
+    ("tanh", "flexasr", ((NUMERICS, ("fixed", "encoded", "_tanh"), ("TANH_START", "TANH_SLOPE")),)),
+    ("norm", "flexasr", ((NUMERICS, ("fixed", "_invsqrt"), ("INVSQRT_START", "INVSQRT_SLOPE")), (NORM, ("layer_norm_codes",), ()))),
+    ("digits_cnn", "hlscnn:revision=ext16", ((HL_NUMERICS, ("rounded_sum", "accumulated"), ()), (HLSCNN, ("conv2d_codes",), ()))),
+    ("digits_cnn", "vta", ((DENSE, ("dense_codes",), ()), (CONV, ("conv2d_codes",), ()))),
+)
 STEPS = (-3, -2, 2, 3)  # of a binary point or a bias
-CALIBRATION: list[Any] = []  # the samples of the application of this process
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The plan of an application on the sound design, the samples that it is tried on, calibrated with, and those held back."""
+
+    plan: Any
+    trials: Any
+    calibration: Any
+    held_back: Any
 
 
 # -- in the parent: copies and processes
@@ -178,10 +218,9 @@ def term_rows(folder: Path, app: str, accel: str, flaws: Sequence[Flaw]) -> Iter
         for flaw in flaws:
             path = place_of(folder, flaw.file)
             sound = path.read_text("utf-8")
-            if flaw.old not in sound:
-                raise SystemExit(f"{flaw.file} has no {flaw.old!r} to spoil")
-            path.write_text(sound.replace(flaw.old, flaw.new, 1), "utf-8")
-            lines = [f"{Path(file).name}:{n}" for file, text in ((flaw.file, flaw.new), *flaw.also)
+            path.write_text(flaw.spoilt(sound), "utf-8")
+            lines = [f"{path.name}:{n}" for n in flaw.drawn_lines]
+            lines = lines or [f"{Path(file).name}:{n}" for file, text in ((flaw.file, flaw.new), *flaw.also)
                      for n, line in enumerate(place_of(folder, file).read_text("utf-8").splitlines(), 1) if text in line]  # fmt: skip
             server.stdin.write("ask\n")
             server.stdin.flush()
@@ -195,16 +234,27 @@ def row_of(app: str, accel: str, sound_loss: float, p: Planted) -> Row:
     """Return the row of a flaw; one that was refused has no loss, and one that costs too little is not asked for."""
     loss = None if p.answer is None else p.answer["loss"]
     row: Row = {
-        "application": app, "accelerator": accel, "kind": p.flaw.kind, "file": p.flaw.file, "flaw": p.flaw.new, "samples": SAMPLES,
-        "seed": SEED, "sound_loss": sound_loss, "loss": loss, "costs": loss is not None and loss - sound_loss >= LEAST_LOSS,
+        "application": app, "accelerator": accel, "kind": p.flaw.kind, "file": p.flaw.file, "at": p.flaw.at, "old": p.flaw.old,
+        "flaw": p.flaw.new, "samples": SAMPLES, "seed": SEED, "drawn": p.flaw.seed, "sound_loss": sound_loss, "loss": loss,
+        "costs": loss is not None and loss - sound_loss >= LEAST_LOSS,
     }  # fmt: skip
     if not row["costs"]:
         return row
-    first, named = p.answer["first"] or {}, [c.get("place") for c in p.answer["named"]]
+    first, named = p.answer["first"] or {}, p.answer["named"]
+    at_line = [c.get("place") in p.lines for c in named]
     return {
-        **row, "lines": list(p.lines), "named": named, "first": first.get("place"), "field": first.get("field"),
-        "right": first.get("place") in p.lines or not {*named}.isdisjoint(p.lines),
-        "false": bool(named) and {*named}.isdisjoint(p.lines), "cpu_seconds": p.answer["cpu_seconds"],
+        **row, "lines": list(p.lines), **verdict(at_line, p.answer["exact"], first.get("place") in p.lines),
+        "named": [f"{c['field']} at {c['place']}" if "place" in c else f"{c['tensor']}.{c['field']} of {c['offload']}" for c in named],
+        "first": first.get("place"), "field": first.get("field"), "cpu_seconds": p.answer["cpu_seconds"],
+    }  # fmt: skip
+
+
+def verdict(at_line: Sequence[bool], exact: Sequence[bool], is_first: bool) -> Row:
+    """Return whether the culprits of a flaw are right: each named one at its line, or bit for bit; of none, the first ranked."""
+    each = [line or bits for line, bits in zip(at_line, exact, strict=True)]
+    return {
+        "right": any(each) if each else is_first, "false": bool(each) and not any(each), "alone": len(each) == 1 and each[0],
+        "at_line": any(at_line), "exact": any(exact),
     }  # fmt: skip
 
 
@@ -244,8 +294,8 @@ def layers(activation: str, random: np.random.Generator) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def tried_on(app: str, accel: str) -> tuple[Any, Any]:
-    """Return the calibrated plan of an application on an accelerator of this package, and the samples that it is tried on."""
+def tried_on(app: str, accel: str) -> Tried:
+    """Return the calibrated plan of an application on an accelerator of this package, with its samples."""
     from rewrite_compiler.apps import find_application
     from rewrite_compiler.compile import calibrated, compile_model
     from rewrite_compiler.compile import compile as compiler
@@ -266,11 +316,16 @@ def tried_on(app: str, accel: str) -> tuple[Any, Any]:
             model = Path(folder) / "app.onnx"
             onnx.save(layers(app, random), model)
             data, calibration = ({"x": random.normal(0, 0.5, (n, 1, 32)).astype(np.float32)} for n in (SAMPLES, 32))
+            held_back = {"x": np.random.default_rng(SEED + 1).normal(0, 0.5, (SAMPLES, 1, 32)).astype(np.float32)}
         plan = compile_model(model, [accel])
         formats = samples_for(plan.source, calibration)
-        CALIBRATION.append(formats)
         plan = calibrated(plan, formats.inputs, "calibration", formats.sha256)
-        return plan, Trials(plan, samples_for(plan.source, data).evenly(SAMPLES), metric_of("cosine"))
+        samples = samples_for(plan.source, data)
+        if app.startswith("digits"):
+            rest = samples.take(np.setdiff1d(np.arange(samples.count), np.linspace(0, samples.count - 1, SAMPLES).astype(int)))
+        else:
+            rest = samples_for(plan.source, held_back)
+        return Tried(plan, Trials(plan, samples.evenly(SAMPLES), metric_of("cosine")), formats, rest)
 
 
 def first_of(document: Any) -> Any:
@@ -286,8 +341,8 @@ def named_of(document: Any) -> list[Any]:
 
 def serve(app: str, accel: str) -> None:
     """Print the loss of the sound design, and for each line of input the answer to the flaw that the files have then, in a fork."""
-    plan, trials = tried_on(app, accel)
-    loss = trials.run(plan).loss
+    tried = tried_on(app, accel)
+    loss = tried.trials.run(tried.plan).loss
     print(loss, flush=True)
     for _ in sys.stdin:
         reader, writer = os.pipe()
@@ -295,7 +350,7 @@ def serve(app: str, accel: str) -> None:
         if not child:
             answer = None
             try:
-                answer = answer_for(plan, trials, accel, loss + LEAST_LOSS)
+                answer = answer_for(tried, accel, loss + LEAST_LOSS)
             except Exception as error:
                 print(f"{type(error).__name__}: {error}"[:300], file=sys.stderr, flush=True)
             os.write(writer, json.dumps(answer).encode())
@@ -306,14 +361,15 @@ def serve(app: str, accel: str) -> None:
         os.waitpid(child, 0)
 
 
-def answer_for(sound: Any, trials: Any, accel: str, least: float) -> dict[str, Any]:
+def answer_for(tried: Tried, accel: str, least: float) -> dict[str, Any]:
     """Return the loss, and from a least one on the culprit, of an application on the accelerator as its files are now."""
-    from rewrite_compiler.compile import calibrated_within_range
+    from rewrite_compiler.compile import calibrated, calibrated_within_range
     from rewrite_compiler.compile.rescaling import rescaled
-    from rewrite_compiler.study.diagnosis.attribution import attribute
+    from rewrite_compiler.study.diagnosis.attribution import attribute_with_plans
     from rewrite_compiler.study.diagnosis.trials import with_float
     from rewrite_compiler.target import find_target, load_target
 
+    sound, trials, formats = tried.plan, tried.trials, tried.calibration
     for name in [n for n in sys.modules if n.startswith(("rewrite_compiler.targets.", "rewrite_compiler.ila_models."))]:
         del sys.modules[name]
     target = load_target(accel) if accel.endswith(".py") else find_target(accel)
@@ -326,12 +382,39 @@ def answer_for(sound: Any, trials: Any, accel: str, least: float) -> dict[str, A
         bare = with_float(flawed, {o.id for o in offloads if names & {*o.nodes}})
         return rescaled(replace(bare, settings={**bare.settings, "on": pins}), scaled, {target.name: None})
 
-    plan = calibrated_within_range(replace(flawed, compile_again=on_host), CALIBRATION[0], source="calibration")
+    plan = calibrated_within_range(replace(flawed, compile_again=on_host), formats, source="calibration")
     loss, start = trials.run(plan).loss, time.process_time()
     if loss < least:
         return {"loss": loss}
-    document = attribute(plan, trials)
-    return {"loss": loss, "named": named_of(document), "first": first_of(document), "cpu_seconds": time.process_time() - start}
+    found = attribute_with_plans(plan, trials)
+    seconds = time.process_time() - start
+    chosen = calibrated(flawed, formats.inputs, "calibration", formats.sha256)
+    has_other_formats = any(o.formats != s.formats for o, s in zip(chosen.offloads, sound.offloads, strict=True))
+    exact = [repairs(tried, p, has_other_formats) for p in found.culprits]
+    return {"loss": loss, "named": named_of(found.document), "first": first_of(found.document), "exact": exact, "cpu_seconds": seconds}
+
+
+def repairs(tried: Tried, plan: Any, has_other_formats: bool) -> bool:
+    """Tell whether a plan with a flaw and a change computes what the sound design does on samples held back, bit for bit.
+
+    Where the flaw is in the choice of formats, these must be those of the sound design.
+    """
+    from rewrite_compiler.compile.offload.specified import NumericsOffload
+    from rewrite_compiler.compile.plan.plan import tensors_of
+    from rewrite_compiler.study.diagnosis.candidates import float_run
+
+    tensors, constants = float_run(plan, tried.held_back).tensor_values, plan.program.constants
+    sound = {o.id: o for o in tried.plan.offloads}
+    for o in plan.offloads:
+        of_name = tensors_of(o)
+        operands = {v.name: of_name[v.name] for v in o.mapping.operands}
+        moving = {n: tensors[v] for n, v in operands.items() if v not in constants}
+        as_sound = replace(o, mapping=replace(o.mapping, codes=sound[o.id].mapping.codes))
+        given = {n: constants[v] for n, v in operands.items() if v in constants}
+        expected, actual = (NumericsOffload(x, given, is_native=False).results(moving) for x in (as_sound, o))
+        if not all(map(np.array_equal, expected, actual)) or (has_other_formats and o.formats != sound[o.id].formats):
+            return False
+    return bool(plan.offloads)
 
 
 def format_answers(app: str, accel: str, count: int) -> list[dict[str, Any]]:
@@ -340,7 +423,8 @@ def format_answers(app: str, accel: str, count: int) -> list[dict[str, Any]]:
     from rewrite_compiler.study.diagnosis.attribution import attribute
     from rewrite_compiler.study.diagnosis.trials import with_formats_of
 
-    plan, trials = tried_on(app, accel)
+    tried = tried_on(app, accel)
+    plan, trials = tried.plan, tried.trials
     sound_loss = trials.run(plan).loss
     places = [(o, name, field, step) for o in plan.offloads for name, f in o.formats.items() if name not in o.mapping.derived
               for field in sorted({"fraction", "bias"} & f.parameters.keys()) for step in STEPS]  # fmt: skip
@@ -361,10 +445,10 @@ def format_answers(app: str, accel: str, count: int) -> list[dict[str, Any]]:
             f"{c.get('tensor')}.{c['field']} of {c['offload']}" if c else None for c in (first_of(document), *named_of(document))
         )
         answers.append({
-            "kind": "bias" if field == "bias" else "binary point", "flaw": f"{name}.{field} of {o.id} {step:+}", "sound_loss": sound_loss,
+            "kind": "bias" if field == "bias" else "binary point", "at": -1, "drawn": 0,
+            "flaw": f"{name}.{field} of {o.id} {step:+}", "sound_loss": sound_loss,
             "loss": loss, "lines": right, "named": named, "first": first, "field": field,
-            "right": first in right or not {*named}.isdisjoint(right), "false": bool(named) and {*named}.isdisjoint(right),
-            "cpu_seconds": time.process_time() - start,
+            **verdict([c in right for c in named], [False] * len(named), first in right), "cpu_seconds": time.process_time() - start,
         })  # fmt: skip
         if len(answers) == count:
             break
@@ -377,10 +461,10 @@ def shown(row: Row) -> str:
         return f"{row['application']} {row['accelerator']} {row['kind']} {row['flaw']}: " + (
             "refused" if row["loss"] is None else f"{row['sound_loss']:.3f} → {row['loss']:.3f}, too little"
         )
-    verdict = "right" if row["right"] else "FALSE" if row["false"] else "not first"
+    answer = "FALSE" if row["false"] else "not first" if not row["right"] else "at the line" if row["at_line"] else "bit for bit"
     what = " ".join(str(row[key]) for key in ("application", "accelerator", "kind", "flaw"))
     named = ", ".join(row["named"]) or "none"
-    return f"{what}: {row['sound_loss']:.3f} → {row['loss']:.3f}, first {row['first']}, named {named} of {row['lines']}: {verdict}"
+    return f"{what}: {row['sound_loss']:.3f} → {row['loss']:.3f}, first {row['first']}, named {named} of {row['lines']}: {answer}"
 
 
 def main() -> None:
@@ -395,14 +479,16 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="flaws of applications, accelerators or kinds that contain it")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every n-th flaw (default: all)")
     parser.add_argument("--count", type=int, default=6, metavar="N", help="flaws of formats in each application (default: %(default)s)")
+    parser.add_argument("--drawn", type=int, action="append", default=[], metavar="SEED", help="flaws drawn at random with a seed, too")
+    parser.add_argument("--draws", type=int, default=20, metavar="N", help="of these in each application (default: %(default)s)")
     args = parser.parse_args()
     rows = recorded(args.json)
-    known = {(row["application"], row["accelerator"], row["kind"], row["flaw"]) for row in rows}
+    known = {key_of(row) for row in rows}
     with tempfile.TemporaryDirectory() as name:
         folder = copied(Path(name))
-        for app, accel, flaws in CASES:
+        for app, accel, flaws in (*CASES, *drawn_cases(folder, args.drawn, args.draws)):
             chosen = [f for f in flaws if (not f.apps or app in f.apps) and args.only in f"{app} {accel} {f.kind}"][:: args.every]
-            chosen = [f for f in chosen if (app, accel, f.kind, f.new) not in known]
+            chosen = [f for f in chosen if (app, accel, f.kind, f.new, f.at) not in known]
             for row in term_rows(folder, app, accel, chosen) if chosen else ():
                 rows.append(row)
                 print(shown(row), flush=True)
@@ -413,8 +499,22 @@ def main() -> None:
                 print(*map(shown, rows[-args.count :]), sep="\n", flush=True)
                 finish("planted_terms", rows, args.json)
     rows = [row for row in rows if row["costs"]]
-    right, false = (sum(bool(row[key]) for row in rows) for key in ("right", "false"))
-    print(f"{right} of {len(rows)} flaws that cost {LEAST_LOSS} or more are named first; {false} false culprits")
+    right, false, alone, named = (sum(bool(row[key]) for row in rows) for key in ("right", "false", "alone", "named"))
+    print(f"{right} of {len(rows)} flaws that cost {LEAST_LOSS} or more are named first, {alone} of them alone;"
+          f" {false} of {named} answers are false culprits")  # fmt: skip
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    """Return what tells the flaw of a row from all others."""
+    return tuple(row[key] for key in ("application", "accelerator", "kind", "flaw", "at"))
+
+
+def drawn_cases(folder: Path, seeds: Sequence[int], count: int) -> Iterator[tuple[str, str, list[Flaw]]]:
+    """Yield the flaws that are drawn for each application and each seed."""
+    for seed, (app, accel, files) in ((seed, case) for seed in seeds for case in DRAWN_CASES):
+        pool = [(file, mutations(place_of(folder, file).read_text("utf-8"), functions, tables)) for file, functions, tables in files]
+        chosen = drawn(seed, count, pool)
+        yield app, accel, [Flaw(m.kind, f, m.old, m.new, at=m.at, drawn_lines=m.lines, seed=seed) for f, m in chosen]
 
 
 if __name__ == "__main__":

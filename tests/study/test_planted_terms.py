@@ -142,7 +142,7 @@ def test_a_bias_with_which_results_are_encoded_is_no_fault_of_the_shift_before(m
     plan = compile_model(MLP.model, "flexasr", calibrate=MLP.calibration)
     o = plan.offloads[-1]
     w = numerics_of(o)
-    twice, half = result_edits(w, [o.formats["y"]])
+    twice, half, limit = result_edits(w, [o.formats["y"]])
     assert {(e.aspect, Path(e.place.file).name) for e in (twice, half)} == {("bias", "numerics.py")}
     codes = {n: np.random.default_rng(3).integers(0, 256, (1, *leaf.shape)) for n, leaf in leaves_of(o).items()}
 
@@ -153,7 +153,8 @@ def test_a_bias_with_which_results_are_encoded_is_no_fault_of_the_shift_before(m
         )
         return values_of(o.formats["y"], y)
 
-    expected, doubled, halved = (results(x) for x in (o, edited(o, twice), edited(o, half)))
+    expected, doubled, halved, limited = (results(x) for x in (o, edited(o, twice), edited(o, half), edited(o, limit)))
+    assert np.array_equal(limited, np.maximum(expected, 0))
     largest, least = float(o.formats["y"].largest), float(o.formats["y"].unit) * 17
     assert np.array_equal(doubled, np.clip(2 * expected, -largest, largest))
     assert np.array_equal(halved, np.where(np.abs(expected) / 2 < least, 0, expected / 2))

@@ -20,9 +20,10 @@ import numpy as np
 
 from ...compile import Offload, Plan
 from ...cosim.metrics.metrics import FEWEST
+from ...data import Dataset
 from ...errors import UsageError
 from ...ir.program import Data
-from ..numerics.edits import Rank
+from ..numerics.edits import READ_STEPS, Rank
 from ..numerics.rewriting import WIDE
 from .candidates import Change, FloatRun, float_run, recalibrated_on
 from .change_text import Explanation
@@ -36,6 +37,8 @@ MAX_COMMON = 4  # changes of many offloads at once that are judged beside those 
 MAX_JUDGED = 8  # changes of each kind that are judged by the whole application
 NEARLY_EQUAL = 0.95  # of the most that a change takes back: then the likelier cause goes first
 EQUAL_ERRORS = 1.1  # ratio of two output errors that do not tell two changes apart
+EQUAL_RESULTS = 2.0  # ratio of two output errors from which on one of two changes explains more
+WORST = 2  # samples on which edits are tried first
 SHARE = 0.8  # of the loss that a culprit takes back
 
 
@@ -45,6 +48,7 @@ class Attribution:
 
     document: dict[str, Any]
     terms: tuple[tuple[TermChange, Plan], ...]
+    culprits: tuple[Plan, ...] = ()  # with the change of each that is named, in the order of the document
 
 
 def attribute(plan: Plan, trials: Trials, table: FloatRun | None = None) -> dict[str, Any]:
@@ -72,7 +76,8 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
     table = table or float_run(plan, trials.data)
     suspects = ranked[:MAX_SUSPECTS]
     fields = _judge_fields(plan, trials, suspects, alone_trials, table)
-    term_plans = _judge_terms(plan, trials, suspects, alone_trials, table)
+    telling = trials.data.take(_telling(trials, device_trial))
+    term_plans = _judge_terms(plan, trials, telling, suspects, alone_trials)
     terms: list[Judged] = [(c, trials.run(p)) for c, p in term_plans.items()]
     changes = _ordered(trials, device_trial, [*fields, *terms])
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
@@ -80,7 +85,8 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
     is_open = device_trial.loss > 0 and (not explaining or any(isinstance(c, Change) and c.other_formats for c in explaining))
     recalibrated_trial = trials.run(recalibrated_on(plan, trials.data)) if is_open else None
     has_other_formats = recalibrated_trial is not None and explains(trials, device_trial, recalibrated_trial)
-    culprits = [] if has_other_formats else [c.document() for c in explaining]  # what a mapping chooses wrongly it chooses so again
+    culprits = [] if has_other_formats else explaining  # what a mapping chooses wrongly it chooses so again
+    documents = [c.document() for c in culprits]
     document = {
         "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
         "accelerated": {"value": device_trial.value, "loss": device_trial.loss, "output_error": device_trial.error},
@@ -88,12 +94,13 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
         "fields": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, Change)],
         "terms": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, TermChange)],
         "intermediates": [row for o in plan.offloads if o.id in suspects for row in _intermediates(o, table)],
-        "culprit": culprits[0] if len(culprits) == 1 else None, "either": culprits if len(culprits) > 1 else [], "share": SHARE,
+        "culprit": documents[0] if len(documents) == 1 else None, "either": documents if len(documents) > 1 else [], "share": SHARE,
         "recalibrated": None if recalibrated_trial is None else _figures(device_trial, recalibrated_trial),
         "explanation": Explanation.CALIBRATION if has_other_formats else _explanation(device_trial, len(culprits)),
         "runs": trials.runs,
     }  # fmt: skip
-    return Attribution(document, tuple((c, term_plans[c]) for c, _ in changes if isinstance(c, TermChange)))
+    plans = tuple(term_plans[c] if isinstance(c, TermChange) else c.applied(plan) for c in culprits)
+    return Attribution(document, tuple((c, term_plans[c]) for c, _ in changes if isinstance(c, TermChange)), plans)
 
 
 AnyChange = Change | TermChange
@@ -113,12 +120,10 @@ def _judge_fields(plan: Plan, trials: Trials, suspects: list[str], alone_trials:
     return list(zip(changes, trials.run_all([c.applied(plan) for c in changes]), strict=True))
 
 
-def _judge_terms(
-    plan: Plan, trials: Trials, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun
-) -> dict[TermChange, Plan]:
+def _judge_terms(plan: Plan, trials: Trials, data: Dataset, suspects: list[str], alone_trials: dict[str, Trial]) -> dict[TermChange, Plan]:
     """Judge the edits of terms that promise most by the whole application, widths as small as they may be; return the plans with them."""
     alone_errors = {key: t.error for key, t in alone_trials.items()}
-    promising = term_changes(bases_of(plan, table, trials.data), suspects, alone_errors)[:MAX_JUDGED]
+    promising = term_changes(bases_of(plan, float_run(plan, data), data), suspects, alone_errors)[:MAX_JUDGED]
     widths = [least_width(c) for c in promising]
     plans = [with_width(c, bits).applied(plan) for c, bits in zip(promising, widths, strict=True)]
     first_trials = trials.run_all(plans)
@@ -151,6 +156,17 @@ def _halves(count: int) -> tuple[Data, Data]:
     return (indices[::2], indices[1::2]) if count >= 2 * FEWEST else (indices, indices)
 
 
+def _telling(trials: Trials, device_trial: Trial) -> Data:
+    """Return the samples in the order in which edits of terms are tried on them: some of the worst first, then as they are.
+
+    A word that is too narrow may be left by few samples. The worst are of those on which changes are ranked.
+    """
+    first, _ = _halves(trials.data.count)
+    errors, sizes = device_trial.squares[:, first]
+    worst = first[np.argsort(-errors / np.maximum(sizes, 1e-30), kind="stable")[:WORST]]
+    return np.concatenate([worst, np.setdiff1d(np.arange(trials.data.count), worst)])
+
+
 def _ordered(trials: Trials, device_trial: Trial, changes: list[Judged]) -> list[Judged]:
     """Return changes by what they take back on half of the samples; of those that take back as much, the likelier cause first.
 
@@ -176,7 +192,9 @@ def _likelihood(change: AnyChange) -> tuple[int, bool]:
     Left shifts decode operands, several at once: the right shift of their product is the plainer cause.
     """
     if isinstance(change, Change):
-        return 0 if change.is_calibrated else 3, bool(change.other_formats)
+        return 0 if change.is_calibrated else 4, bool(change.other_formats)
+    if change.edit.key in READ_STEPS:
+        return 3, False
     is_exact = change.edit.rank is Rank.EXACT and change.edit.aspect != "table"
     return (1 if is_exact else 2), change.edit.aspect in ("width", "table") or change.edit.op == "shl"
 
@@ -217,6 +235,7 @@ def _culprits(trials: Trials, device_trial: Trial, changes: list[Judged]) -> lis
     by_place = {_place(first): first}
     for change, t in changes[1:]:
         is_equal = _likelihood(change)[0] == _likelihood(first)[0] and device_trial.loss - t.loss >= threshold
+        is_equal = is_equal and t.error <= EQUAL_RESULTS * trial.error
         if is_equal and explains(trials, device_trial, t):
             by_place.setdefault(_place(change), change)
     return list(by_place.values())

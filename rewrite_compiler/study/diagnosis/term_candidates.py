@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,21 @@ from ...data import CALIBRATION_SAMPLES, Dataset
 from ...errors import FlexmatchError
 from ...ir.program import Data
 from ...lang.binders import Leaf
-from ..numerics.edits import WIDTHS, SourceTerms, TermEdit, bits_before, edited, edits_of, of_bits, result_edits, source_terms
+from ..numerics.edits import (
+    READ_STEPS,
+    WIDTHS,
+    SourceTerms,
+    TermEdit,
+    bits_before,
+    edited,
+    edits_of,
+    next_step,
+    of_bits,
+    read_edits,
+    result_edits,
+    segment_edits,
+    source_terms,
+)
 from ..numerics.rewriting import WIDE
 from ..numerics.watch import Watched, watch
 from .candidates import FloatRun, float_run
@@ -114,31 +129,47 @@ def term_changes(bases: Sequence[Basis], suspects: Sequence[str], alone_errors: 
     now = bases[0]
     errors = {o.id: _error(o, now.table) for o in now.plan.offloads if o.id in suspects and o.mapping.codes is not None}
     changes = [c for basis in bases for c in _changes_in(basis, errors, alone_errors)]
-    return sorted(changes, key=lambda c: (-c.gain, c.edit.rank))
+    of_terms = {c.gain for c in changes if c.edit.key not in READ_STEPS}
+    distinct = (c for c in changes if c.edit.key not in READ_STEPS or c.gain not in of_terms)  # a shift by what is read gives the same
+    return sorted(distinct, key=lambda c: (-c.gain, c.edit.rank))
 
 
 def _changes_in(basis: Basis, current_errors: Mapping[str, float], alone_errors: Mapping[str, float]) -> Iterator[TermChange]:
     """Yield the edits on one basis that leave less than the current isolated error of a suspect."""
-    lists = {o.id: _edits(o) for o in basis.plan.offloads if o.mapping.codes is not None}
+    numerics = {o.id: numerics_of(o) for o in basis.plan.offloads if o.mapping.codes is not None}
+    lists = {o.id: _edits(o, numerics[o.id]) for o in basis.plan.offloads if o.id in numerics}
     gains: dict[TermEdit, list[tuple[float, str, float]]] = {}
+    first: dict[TermEdit, TermEdit] = {}  # the edit after which one is tried
     for o in (o for o in basis.plan.offloads if o.id in current_errors):
         if basis.unscaled and o.id not in basis.unscaled:
             continue
         least = min(current_errors[o.id], _error(o, basis.table))  # other operands alone are no merit of an edit
-        for edit in lists[o.id]:
+        remaining = deque((edit, edit) for edit in lists[o.id])
+        while remaining:
+            edit, origin = remaining.popleft()
             error = _error(edited(o, edit, inlines=True), basis.table)
             if error < (1 - LEAST_GAIN) * least:
+                first[edit] = origin
                 gains.setdefault(edit, []).append(((1 - error / current_errors[o.id]) * alone_errors[o.id], o.id, error))
-    for edit, rows in gains.items():
+                remaining.extendleft((e, origin) for e in (next_step(edit), *segment_edits(numerics[o.id], edit)) if e is not None)
+    for edit in _best_steps(gains):
+        rows = gains[edit]
         worst = max(rows)[1]
-        others = tuple(key for key, edits in lists.items() if key != worst and edit in edits)
+        others = tuple(key for key, edits in lists.items() if key != worst and first[edit] in edits)
         yield TermChange((worst, *others), edit, max(error for _, _, error in rows), basis, sum(gain for gain, _, _ in rows))
 
 
-def _edits(o: Offload) -> list[TermEdit]:
+def _best_steps(gains: Mapping[TermEdit, Sequence[tuple[float, str, float]]]) -> Iterable[TermEdit]:
+    """Return edits, of those that differ in the number of their steps only the one that gains most."""
+    best: dict[TermEdit, TermEdit] = {}
+    for edit in sorted(gains, key=lambda e: sum(gain for gain, _, _ in gains[e])):
+        best[replace(edit, step=1)] = edit
+    return best.values()
+
+
+def _edits(o: Offload, w: SourceTerms) -> list[TermEdit]:
     """Return the edits of an offload's numerics."""
-    w = numerics_of(o)
-    return [*edits_of(w), *result_edits(w, [o.formats[n] for n in o.mapping.axes.results])]
+    return [*edits_of(w), *result_edits(w, [o.formats[n] for n in o.mapping.axes.results]), *read_edits(w)]
 
 
 def least_width(change: TermChange) -> int | None:

@@ -16,16 +16,22 @@ from typing import Any
 
 from ...compile import Offload
 from ...lang import intervals as iv
+from ...lang.arithmetic import maximum
 from ...lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, Table, array, scalar_array
 from ...lang.expr import Expr, binary, clamp, const, lift, select, wrap
-from ...lang.formats import AdaptivFloat, Format
+from ...lang.formats import IEEE, AdaptivFloat, Format
 from ...lang.traversal import terms_of
 from ...target import Mapping as Operation
 from .exact_tables import approximation, exact_table, odd_entries, with_entry
+from .format_reads import Read, observed
 from .rewriting import BUILDERS, WIDE, Rewrite, Rewriter, lookup
 from .source_places import SourcePlace, with_places
+from .table_constants import SegmentConstant, fitted_constants, segment_constants
 
-OTHER_BRANCH = "other_branch"
+OTHER_BRANCH, RESULT_LIMIT, SEGMENT = "other_branch", "result_at_least_zero", "segment "
+READ_STEPS = {"read_more": ("more", 1), "read_less": ("less", -1)}  # key → text, what is added to a field where it is read
+SHIFT_STEPS = {"shift_more": ("more", 1), "shift_less": ("less", -1)}  # key → text, what is added to the amount
+MOST_STEPS = 3
 RESULT_STEPS = {"larger_result": ("one more", 1), "smaller_result": ("one less", -1)}  # key → text, what exponents have more
 FLIPPED = {"min": "max", "max": "min"}
 
@@ -57,8 +63,9 @@ class TermEdit:
     after: str = field(compare=False)
     rank: Rank
     key: str  # of its alternative
-    op: str
-    build: Rewrite = field(compare=False, repr=False)
+    op: str  # of the term; of a field that is read: tensor.field
+    step: int = 1  # how often it is made: bits of a shift, or of a binary point
+    build: Rewrite = field(compare=False, repr=False, kw_only=True)
 
     def document(self, offload: str) -> dict[str, Any]:
         """Return the edit as JSON."""
@@ -141,6 +148,25 @@ def _from_zero(e: Expr, args: Sequence[Expr]) -> Expr:
     return lift(result[tuple(args)])
 
 
+def _constants(e: Expr) -> tuple[int, ...]:
+    """Return the constants of more than a unit that a sum or a difference has."""
+    return tuple(c for c in map(constant_of, e.args) if c is not None and abs(c) > 1)
+
+
+def _constant_texts(e: Expr, factor: float) -> tuple[str, str]:
+    (c,) = _constants(e)
+    return f"{c:,}", f"{int(c * factor):,}"
+
+
+def _with_constant(change: Callable[[int], int]) -> Rewrite:
+    """Return the rewrite of a sum or a difference to one with another constant."""
+
+    def build(e: Expr, args: Sequence[Expr]) -> Expr:
+        return binary(e.op, *(x if (c := constant_of(a)) is None else const(change(c)) for a, x in zip(e.args, args, strict=True)))
+
+    return build
+
+
 def _clamp_texts(e: Expr) -> tuple[str, str]:
     _, low, high = clamp_of(e) or (e, None, None)
     ends = [f"{end:,}" for end in (low, high) if end is not None]
@@ -165,6 +191,8 @@ ALTERNATIVES: Mapping[str, Alternative] = {
     "flip": Alternative("operands", Rank.STRUCTURE, lambda e: (e.op, FLIPPED[e.op]), lambda e, args: binary(FLIPPED[e.op], *args)),
     "from_zero": Alternative("start", Rank.STRUCTURE, lambda e: ("as written", "from zero"), _from_zero),
     "no_constant": Alternative("constant", Rank.STRUCTURE, lambda e: ("added", "none"), lambda e, args: args[0]),
+    "twice_constant": Alternative("constant", Rank.STRUCTURE, lambda e: _constant_texts(e, 2), _with_constant(lambda c: 2 * c)),
+    "half_constant": Alternative("constant", Rank.STRUCTURE, lambda e: _constant_texts(e, 0.5), _with_constant(lambda c: c // 2)),
     "at_least_zero": Alternative("clamp", Rank.STRUCTURE, lambda e: ("none", "at least 0"),
                                  lambda e, args: binary("max", BUILDERS[e.op](e, args), 0)),
 }  # fmt: skip
@@ -184,8 +212,9 @@ def alternatives_of(e: Expr) -> Iterator[tuple[str, Alternative]]:
     keys = KINDS.get(e.op, ())
     if e.op in FLIPPED:
         keys = ("wider_clamp", "at_least_zero") if clamp_of(e) is not None else ("flip",)
-    elif e.op in ("add", "sub") and constant_of(e.args[1]) is not None:
-        keys = ("no_constant", *keys)
+    elif e.op in ("add", "sub") and any(constant_of(a) is not None for a in e.args):
+        multiples = ("twice_constant", *(("half_constant",) if not any(c % 2 for c in _constants(e)) else ())) if _constants(e) else ()
+        keys = (*(("no_constant",) if constant_of(e.args[1]) is not None else ()), *multiples, *keys)
     elif e.op == "load":
         keys = tuple(_of_load(e.data))
     elif e.op == "table":
@@ -228,11 +257,14 @@ class SourceTerms:
     places: Mapping[Expr, tuple[SourcePlace, ...]]
     terms: tuple[Expr, ...]
     other_branches: Mapping[Expr, Mapping[SourcePlace, Expr]] = field(default_factory=dict)  # of terms that a constant selects
+    reads: tuple[Read, ...] = ()  # of fields of formats
 
     def at(self, edit: TermEdit) -> list[Expr]:
         """Return the terms that an edit changes."""
-        if edit.key in RESULT_STEPS:
+        if edit.key in (RESULT_LIMIT, *RESULT_STEPS, *READ_STEPS):
             return []
+        if edit.key.startswith(SEGMENT):
+            return [c.term for c in self.constants() if _segment_key(c) == edit.key and edit.place in self.places.get(c.term, ())]
         if edit.key == OTHER_BRANCH:
             return [e for e in self.terms if edit.place in self.other_branches.get(e, ())]
         terms = (e for e in self.terms if e.op == edit.op and edit.place in self.places.get(e, ()))
@@ -244,6 +276,11 @@ class SourceTerms:
             return Rewriter({}, inlines=inlines, swaps={e: self.other_branches[e][edit.place] for e in self.at(edit)})
         return Rewriter(dict.fromkeys(self.at(edit), edit.build), inlines=inlines)
 
+    def constants(self) -> Iterator[SegmentConstant]:
+        """Yield the constants of segments in the tables on data."""
+        for table in dict.fromkeys(e.data for e in self.terms if e.op == "table"):
+            yield from segment_constants(table)
+
     def outermost(self) -> Iterator[Expr]:
         """Yield the terms that have a place, without the inner part of a limit at both ends."""
         inner = {id(a) for e in self.terms if e.op in FLIPPED and clamp_of(e) for a in e.args if a.op in FLIPPED}
@@ -254,9 +291,15 @@ def source_terms(
     operation: Operation, operands: Sequence[Array], formats: Mapping[str, Format], attributes: Mapping[str, Any]
 ) -> SourceTerms:
     """Return the numerics of an operation on operands, with places."""
-    results, of_results = with_places(lambda: operation.result_codes(operands, formats, attributes))
+    reads: dict[Read, None] = {}
+
+    def noted(read: Read, value: int) -> int:
+        reads[read] = None
+        return value
+
+    results, of_results = with_places(lambda: operation.result_codes(operands, observed(formats, noted), attributes))
     places, other_branches = of_results.of_terms, of_results.other_branches
-    arrays = results if isinstance(results, tuple) else (results,)
+    arrays = _arrays(results)
     roots = [a[tuple(lift(0) for _ in a.shape)] for a in arrays]
     terms = [e for root in roots for e in terms_of(root)]
     on_data = [e for e in terms if e.reads]
@@ -264,7 +307,7 @@ def source_terms(
         _, inner = with_places(lambda table=table: lift(table.function(*table.parameters)))  # type: ignore[misc]
         places, other_branches = {**inner.of_terms, **places}, {**inner.other_branches, **other_branches}
         on_data += list(terms_of(table.body))
-    return SourceTerms(arrays, places, tuple(dict.fromkeys(on_data)), other_branches)
+    return SourceTerms(arrays, places, tuple(dict.fromkeys(on_data)), other_branches, tuple(reads))
 
 
 def edits_of(w: SourceTerms) -> list[TermEdit]:
@@ -273,7 +316,7 @@ def edits_of(w: SourceTerms) -> list[TermEdit]:
     for e in w.outermost():
         for (key, a), place in itertools.product(alternatives_of(e), w.places[e]):
             if (place, key) not in edits:
-                edits[place, key] = TermEdit(place, a.aspect, *a.describe(e), a.rank, key, e.op, a.build)
+                edits[place, key] = TermEdit(place, a.aspect, *a.describe(e), a.rank, key, e.op, build=a.build)
     for e in w.terms:
         for place in w.other_branches.get(e, ()):
             edits.setdefault((place, OTHER_BRANCH), _to_other_branch(place, e.op))
@@ -283,18 +326,78 @@ def edits_of(w: SourceTerms) -> list[TermEdit]:
 def _to_other_branch(place: SourcePlace, op: str) -> TermEdit:
     """Return the edit of a select whose condition is a constant, so that no term of it is left: the rewriter has its other branch."""
     a = ALTERNATIVES["swap_branches"]
-    return TermEdit(place, a.aspect, "as written", "swapped", a.rank, OTHER_BRANCH, op, a.build)
+    return TermEdit(place, a.aspect, "as written", "swapped", a.rank, OTHER_BRANCH, op, build=a.build)
+
+
+def read_edits(w: SourceTerms) -> Iterator[TermEdit]:
+    """Yield the edits of binary points and biases where numerics read them: one more, and one less."""
+    for read, (key, (text, _)) in itertools.product(w.reads, READ_STEPS.items()):
+        texts = f"{read} as it is", f"one {text}"
+        yield TermEdit(read.place, read.field, *texts, Rank.STRUCTURE, key, str(read), build=_unchanged)
+
+
+def _unchanged(e: Expr, args: Sequence[Expr]) -> Expr:
+    return BUILDERS[e.op](e, args)
+
+
+def next_step(edit: TermEdit) -> TermEdit | None:
+    """Return an edit of a shift, or of a field where it is read, by one more in its direction; None of others, and beyond MOST_STEPS."""
+    steps = {**SHIFT_STEPS, **READ_STEPS}
+    if edit.key not in steps or edit.step == MOST_STEPS:
+        return None
+    (text, sign), step = steps[edit.key], edit.step + 1
+    bits = f"{step} bits {text}" if edit.key in SHIFT_STEPS else f"{step} {text}"
+    return replace(edit, step=step, after=bits, build=_shifted(sign * step) if edit.key in SHIFT_STEPS else edit.build)
+
+
+def segment_edits(w: SourceTerms, edit: TermEdit) -> Iterator[TermEdit]:
+    """Yield the edits of single constants of segments of a table, which an edit replaces by the function that it approximates."""
+    for table in dict.fromkeys(e.data for e in w.at(edit)) if edit.key == "exact_table" else ():
+        for c, value in fitted_constants(table):
+            for place in w.places.get(c.term, ())[:1]:
+                texts = f"{c.value} of segment {c.segment}{'' if c.branch == 1 else ' + 1'}", f"{value}"
+                rewrite = replace(c, value=value).rewrite()
+                yield TermEdit(place, "table entry", *texts, Rank.STRUCTURE, _segment_key(c), "select", build=rewrite)
+
+
+def _segment_key(c: SegmentConstant) -> str:
+    return f"{SEGMENT}{c.segment} {c.branch} {c.value}"
 
 
 def result_edits(w: SourceTerms, formats: Sequence[Format]) -> Iterator[TermEdit]:
-    """Yield the edits of what encodes the results in codes with exponents: with a bias of one more, or of one less.
+    """Yield the edits of results: those of codes with exponents encoded with a bias of one more, or of one less; none below zero.
 
     A shift before it, where the result is encoded, mends a wrong bias: without these edits data would seem to blame the shift.
     """
     for a, f in zip(w.results, formats, strict=True):
         if isinstance(f, AdaptivFloat) and isinstance(a, Comprehension):
             for (key, (after, _)), place in itertools.product(RESULT_STEPS.items(), w.places.get(a.body, ())):
-                yield TermEdit(place, "bias", "as written", after, Rank.STRUCTURE, key, a.body.op, lambda e, args: args[0])
+                yield TermEdit(place, "bias", "as written", after, Rank.STRUCTURE, key, a.body.op, build=_unchanged)
+        at = _place_of_result(w, a)
+        if at is not None and not isinstance(f, IEEE) and (a.interval[0] is None or a.interval[0] < 0 or isinstance(f, AdaptivFloat)):
+            yield TermEdit(at, "clamp", "none", "at least 0", Rank.STRUCTURE, RESULT_LIMIT, "", build=_unchanged)
+
+
+def _place_of_result(w: SourceTerms, a: Array) -> SourcePlace | None:
+    """Return the place of the term that gives the elements of a result; of a fold the term of its last step."""
+    place: SourcePlace | None = None
+    while isinstance(a, Comprehension | FoldResult):
+        e = a.body if isinstance(a, Comprehension) else a.fold.bodies[a.component][tuple(lift(0) for _ in a.shape)]
+        while e.op == "select" and not e.args[0].reads:  # by the number of the step
+            e = e.args[1]
+        place = next(iter(w.places.get(e, ())), place)
+        if e.op != "load":
+            break
+        a = e.data
+    return place
+
+
+def _at_least_zero(a: Array, f: Format) -> Array:
+    """Return result codes without those of values below zero."""
+    negative = 1 << f.width - 1
+    if isinstance(f, AdaptivFloat):
+        return array(lambda *i: select(a[i] >= negative, 0, a[i]), a.shape)
+    return array(lambda *i: maximum(a[i], 0), a.shape)
 
 
 def _rescaled(a: Array, f: AdaptivFloat, step: int) -> Array:
@@ -317,16 +420,39 @@ def edited(o: Offload, edit: TermEdit, *, inlines: bool = False) -> Offload:
 
     @functools.wraps(codes)
     def numerics(*operands: Array, **context: Any) -> Any:
-        w = source_terms(mapping, operands, context.get("f", o.formats), context)
-        if edit.key in RESULT_STEPS:
-            formats, step = [o.formats[n] for n in mapping.axes.results], RESULT_STEPS[edit.key][1]
-            scaled = tuple(_rescaled(a, f, step) if isinstance(f, AdaptivFloat) else a for a, f in zip(w.results, formats, strict=True))
-            return scaled[0] if len(scaled) == 1 else scaled
-        rewriter = w.rewriter(edit, inlines=inlines)
-        results = [_within(rewriter.array(a), o.formats[n]) for a, n in zip(w.results, mapping.axes.results, strict=True)]
-        return results[0] if len(results) == 1 else tuple(results)
+        results = _edited_results(o, edit, operands, context, inlines=inlines)
+        return results[0] if len(results) == 1 else results
 
     return replace(o, mapping=replace(mapping, codes=numerics))
+
+
+def _edited_results(
+    o: Offload, edit: TermEdit, operands: Sequence[Array], context: Mapping[str, Any], *, inlines: bool
+) -> tuple[Array, ...]:
+    """Return the results of an offload's numerics, edited."""
+    mapping, of_context = o.mapping, context.get("f", o.formats)
+    formats = [o.formats[n] for n in mapping.axes.results]
+    if edit.key in READ_STEPS:
+        results = _arrays(mapping.result_codes(operands, observed(of_context, _value_where_read(edit)), context))
+        return tuple(map(_within, results, formats))
+    w = source_terms(mapping, operands, of_context, context)
+    if edit.key == RESULT_LIMIT:
+        return tuple(map(_at_least_zero, w.results, formats))
+    if edit.key in RESULT_STEPS:
+        step = RESULT_STEPS[edit.key][1]
+        return tuple(_rescaled(a, f, step) if isinstance(f, AdaptivFloat) else a for a, f in zip(w.results, formats, strict=True))
+    rewriter = w.rewriter(edit, inlines=inlines)
+    return tuple(map(_within, map(rewriter.array, w.results), formats))
+
+
+def _arrays(results: Any) -> tuple[Array, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _value_where_read(edit: TermEdit) -> Callable[[Read, int], int]:
+    """Return what an edit makes of a field that numerics read."""
+    step = edit.step * READ_STEPS[edit.key][1]
+    return lambda read, value: value + step if (read.place, str(read)) == (edit.place, edit.op) else value
 
 
 def _within(a: Array, f: Format) -> Array:

@@ -59,11 +59,11 @@ def with_places(build: Callable[[], T]) -> tuple[T, Places]:
 
     def observe(frame: FrameType, event: str, result: Any) -> None:
         if event == "return" and frame.f_code is TERM_CODE and result is not None:
-            place = _place_outside(frame)
+            place = place_outside(frame)
             if place is not None:
                 places.setdefault(result, {})[place] = None
         elif event == "return" and frame.f_code is SELECT_CODE and result is not None and frame.f_back is not None:
-            place, other = _place_outside(frame), _other_branch(frame.f_locals)
+            place, other = place_outside(frame), _other_branch(frame.f_locals)
             is_written = not _is_engine(frame.f_back.f_code.co_filename)  # by a target, not inside of a function of the language
             if is_written and place is not None and other is not None:
                 other_branches.setdefault(result, {})[place] = other
@@ -86,7 +86,7 @@ def _other_branch(branches: Mapping[str, Any]) -> Expr | None:
     return other
 
 
-def _place_outside(frame: FrameType) -> SourcePlace | None:
+def place_outside(frame: FrameType) -> SourcePlace | None:
     """Return the place of the innermost caller that is no part of the engine."""
     caller = frame.f_back
     while caller is not None:
