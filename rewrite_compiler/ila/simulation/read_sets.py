@@ -25,6 +25,7 @@ from ...lang.step import Let, Loop, Require, Step, Update, When, children, reads
 from ...lang.traversal import loads_of
 from ...readings.arrays.labelled_array import Data, Store, axis_of
 from ...readings.state.access_bounds import AccessBounds, access_bounds
+from ...readings.state.control_intervals import Part, hull_of
 from ...readings.state.footprint import Footprint, footprint
 from ...readings.state.interpreter import Machine
 from ...readings.state.upward_exposed_reads import ExposedReads, exposed_reads_of
@@ -36,7 +37,7 @@ MAX_CACHED = 1 << 14  # answers about configurations of one model
 NOTHING = ExposedReads({}, {}, {})
 Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
 Answer = TypeVar("Answer")
-_caches: WeakKeyDictionary[Ila, OrderedDict[bytes, Any]] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Ila, OrderedDict[Any, Any]] = WeakKeyDictionary()
 _lock = Lock()
 
 
@@ -60,10 +61,10 @@ def instruction_needs(
     """
     if not touches(instruction, vector_sizes):
         return None
-    control = _control_of(ila, instruction) if ila.queues else _deciding(ila, instruction)  # of queues all accesses are asked anyway
-    configuration = _configuration(control, memories, instruction, operands)
-    if is_initialised(instruction_bounds(ila, memories, instruction, operands, configuration)):
+    if is_initialised(instruction_bounds(ila, memories, instruction, operands)):
         return NOTHING
+    control = _control_of(ila, instruction) if ila.queues else _deciding(ila, instruction)  # of queues footprints are asked by it, too
+    configuration = _configuration(control, memories, instruction, operands)
     needs = lambda: _compute_needs(ila, memories, instruction, operands, count, vector_sizes)  # noqa: E731
     return _cached(ila, configuration + b"needs of %d" % count, needs)
 
@@ -82,25 +83,19 @@ def bounds_of_operands(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]
 ) -> AccessBounds:  # fmt: skip
     """Return bounds of the elements that an instruction accesses in its memories, whatever control state holds."""
-    return _bounds(ila, memories, instruction, operands, (), _configuration((), memories, instruction, operands))
+    return _bounds(ila, memories, instruction, operands, ())
 
 
-def instruction_bounds(
-    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], configuration: bytes = b""
-) -> AccessBounds:
+def instruction_bounds(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> AccessBounds:
     """Return bounds of the elements that an instruction accesses in its memories, control state left out."""
-    control = _control_of(ila, instruction)
-    return _bounds(
-        ila, memories, instruction, operands, control, configuration or _configuration(control, memories, instruction, operands)
-    )  # fmt: skip
+    return _bounds(ila, memories, instruction, operands, _control_of(ila, instruction))
 
 
 def instruction_values(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> int:
     """Return about how many values an instruction computes in the current control state."""
     control = _control_of(ila, instruction)
-    configuration = _configuration(control, memories, instruction, operands)
-    contents = _contents(memories, instruction, operands, control)
-    return _cached(ila, configuration + b"values", lambda: value_count(instruction.update, contents))
+    values = lambda: value_count(instruction.update, _contents(memories, instruction, operands, control))  # noqa: E731
+    return _cached_by_parts(ila, _configuration((), memories, instruction, operands) + b"values", memories, control, values)
 
 
 def _contents(
@@ -113,20 +108,17 @@ def _contents(
 
 
 def _bounds(
-    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], control: tuple[Leaf, ...],
-    configuration: bytes,
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], control: tuple[Leaf, ...]
 ) -> AccessBounds:  # fmt: skip
     """Return bounds of accesses, by the contents of `control`."""
 
-    def bounds() -> AccessBounds:
-        contents = _contents(memories, instruction, operands, control)
-        touched = written_by(instruction) | _read_by(instruction)
-        shapes = {s.leaf: memories[s.leaf].element_shape for s in ila.states.values() if s.leaf in touched and s.leaf.rank}
-        return access_bounds(instruction.update, instruction.result, shapes, contents)
+    def bounds() -> tuple[AccessBounds, Collection[Part]]:
+        shapes = {leaf: memories[leaf].element_shape for leaf in _touched(ila, instruction)}
+        return access_bounds(instruction.update, instruction.result, shapes, _contents(memories, instruction, operands, control))
 
-    sizes = [memories[e.leaf].element_shape for e in ila.externals.values()]
-    kind = f"bounds {sizes} by {len(control)}"
-    return _cached(ila, configuration + kind.encode(), bounds)
+    sizes = [memories[leaf].element_shape for leaf in _touched_externals(ila, instruction)]
+    question = _configuration((), memories, instruction, operands) + f"bounds {sizes} by {len(control)}".encode()
+    return _cached_by_parts(ila, question, memories, control, bounds)
 
 
 def instruction_accesses(
@@ -141,18 +133,20 @@ def instruction_accesses(
             machine.bind(o.leaf, Store(np.asarray(operands[name]).reshape(static_shape(o.leaf))))
         accesses = footprint(machine, instruction.update, memories)
         return _bounds_of(accesses), lambda: accesses
-    configuration = _configuration(_control_of(ila, instruction), machine.memories, instruction, operands)
-    control = (*_control_of(ila, instruction), *(leaf for e in ila.externals.values() for leaf in (e.base, e.size)))
-    state = {leaf: machine.memories[leaf].data.copy() for leaf in control}
+    decisive = _control_of(ila, instruction)
+    control = (*decisive, *(leaf for e in ila.externals.values() for leaf in (e.base, e.size)))
+    state = {leaf: Store(machine.memories[leaf].data.copy()) for leaf in control}
 
     def compute() -> Footprint:
         past = Machine({})
-        for leaf, x in (*state.items(), *((leaf, np.asarray(operands[name])) for name, leaf in _scalars(instruction).items())):
-            past.bind(leaf, Store(x.reshape(static_shape(leaf))))
+        for leaf, x in state.items():
+            past.bind(leaf, Store(x.data.reshape(static_shape(leaf))))
+        for name, leaf in _scalars(instruction).items():
+            past.bind(leaf, Store(np.asarray(operands[name]).reshape(static_shape(leaf))))
         return _without_duplicates(footprint(past, instruction.update, memories))
 
-    bounds = instruction_bounds(ila, machine.memories, instruction, operands, configuration)
-    return bounds, lambda: _cached(ila, configuration + b"touched", compute)
+    bounds = instruction_bounds(ila, machine.memories, instruction, operands)
+    return bounds, lambda: _cached(ila, _configuration(decisive, state, instruction, operands) + b"touched", compute)
 
 
 def _bounds_of(accesses: Footprint) -> AccessBounds:
@@ -189,19 +183,52 @@ def _configuration(
 
 
 def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Answer]) -> Answer:
+    cached_answer = _lookup(ila, configuration)
+    if cached_answer is not None:
+        return cached_answer  # type: ignore[no-any-return]
+    answer = compute()
+    if answer is not None:  # else the model refuses a configuration of which only a part is known here
+        _keep(ila, configuration, answer)
+    return answer
+
+
+def _cached_by_parts(
+    ila: Ila, question: bytes, memories: Mapping[Leaf, Store], control: Collection[Leaf],
+    compute: Callable[[], tuple[Answer, Collection[Part]]],
+) -> Answer:  # fmt: skip
+    """Return an answer about intervals, kept by the hulls of those parts of the control state that computing it has read.
+
+    Each part that answers to a question have read is in the keys of all further ones.
+    """
+    parts: tuple[Part, ...] = _lookup(ila, question) or ()
+    cached_answer = _lookup(ila, (question, *((part, hull_of(memories[part[0]].data, part[1])) for part in parts)))
+    if cached_answer is not None:
+        return cached_answer  # type: ignore[no-any-return]
+    answer, parts_read = compute()
+    further_parts = [part for part in parts_read if part[0] in control and part not in parts]
+    if further_parts:
+        parts = (*parts, *further_parts)
+        _keep(ila, question, parts)
+    _keep(ila, (question, *((part, hull_of(memories[part[0]].data, part[1])) for part in parts)), answer)
+    return answer
+
+
+def _lookup(ila: Ila, key: Any) -> Any:
+    """Return a kept answer, None where there is none."""
     with _lock:  # simulators of one model run in several threads
         cache = _caches.setdefault(ila, OrderedDict())
-        if configuration in cache:
-            cache.move_to_end(configuration)
-            return cache[configuration]  # type: ignore[no-any-return]
-    answer = compute()
-    if answer is None:  # the model refuses a configuration of which only a part is known here
-        return answer
+        if key not in cache:
+            return None
+        cache.move_to_end(key)
+        return cache[key]
+
+
+def _keep(ila: Ila, key: Any, answer: Any) -> None:
     with _lock:
-        cache[configuration] = answer
+        cache = _caches.setdefault(ila, OrderedDict())
+        cache[key] = answer
         if len(cache) > MAX_CACHED:
             cache.popitem(last=False)
-    return answer
 
 
 def _compute_needs(
@@ -227,6 +254,19 @@ def _compute_needs(
 @lru_cache(maxsize=1024)
 def _scalars(instruction: Instruction) -> Mapping[str, Leaf]:
     return {name: o.leaf for name, o in instruction.operands.items() if not o.leaf.rank}
+
+
+@lru_cache(maxsize=1024)
+def _touched(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
+    """Return the memories that an instruction accesses, those of one element left out."""
+    touched = written_by(instruction) | _read_by(instruction)
+    return tuple(s.leaf for s in ila.states.values() if s.leaf in touched and s.leaf.rank)
+
+
+@lru_cache(maxsize=1024)
+def _touched_externals(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
+    touched = written_by(instruction) | _read_by(instruction)
+    return tuple(e.leaf for e in ila.externals.values() if e.leaf in touched)
 
 
 @lru_cache(maxsize=1024)

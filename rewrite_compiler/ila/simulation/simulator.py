@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, MutableSequence, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from ..model import CONTROL, Ila, Instruction, instruction_of, unknown_name_erro
 from .batch_decoder import play
 from .initialisation_tracking import InitialisationMap
 from .read_sets import instruction_values
+
+if TYPE_CHECKING:
+    from ...readings.native.printer import Call, NativeFunction
 
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
@@ -266,6 +270,16 @@ class _Decoder:
         return self.order[n - 1] if n else None
 
 
+@dataclass(frozen=True, eq=False)
+class _SingleCall:
+    """A call of machine code for single commands: the operands' arrays by name, numbered memories that may be exchanged, the result."""
+
+    call: Call
+    columns: Sequence[tuple[str, Data]]
+    memories: Sequence[tuple[int, Leaf]]
+    returned: Data | None
+
+
 class _Executable:
     """An instruction prepared for one simulator."""
 
@@ -278,6 +292,7 @@ class _Executable:
         self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in accessed_memories)
         self.counter = index_variable("n", 1 << 31)
         self.has_loops, self.is_large = has_loops(instruction.update), False  # whether calls are worth the full level
+        self.single: _SingleCall | None = None
         self.has_update = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
         self.reads_update = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(
             self.written_memories
@@ -298,9 +313,9 @@ class _Executable:
         if self.sim.reading == "oracle" or self.is_control:
             self._oracle(operands)
         else:
-            is_done, results = self._by_machine_code(1, {name: np.asarray(x)[None] for name, x in operands.items()})
-            if is_done:
-                return None if results is None else results[0]
+            function = self._machine_code(1, operands)
+            if function is not None:
+                return self._call_once(function, operands)
             self._arrays(operands)
         if self.instruction.result is None:
             return None
@@ -322,17 +337,14 @@ class _Executable:
         function([memories[m] for m in function.memories])
         self._forget()
 
-    def _by_machine_code(self, count: int, operands: Mapping[str, Data]) -> tuple[bool, Data | None]:
-        """Run commands one by one, operands [count(, lanes)]; tell whether they have machine code, and return results [count, lanes].
-
-        What words of 64 bits cannot hold has none, which is noted.
-        """
+    def _machine_code(self, count: int, operands: Mapping[str, Any]) -> NativeFunction | None:
+        """Return the machine code that runs commands; None for what words of 64 bits cannot hold, which is noted."""
         if self.sim.by_arrays:
-            return False, None
+            return None
         from ...readings.native.jit import LIGHT
         from ...readings.native.printer import native_function
 
-        step, returned = _step_with_result(self.instruction)
+        step, _ = _step_with_result(self.instruction)
         self.is_large = self.is_large or self._values(count, operands) > LIGHT_VALUES
         function = native_function(step, self.sim.strict, LEVEL if self.is_large else LIGHT)
         if not isinstance(function, str) and not self.is_large and function.seconds > LIGHT_SECONDS:
@@ -340,7 +352,42 @@ class _Executable:
             function = native_function(step, self.sim.strict, LEVEL)
         if isinstance(function, str):
             self.sim.not_native[self.instruction.name] = function
+            return None
+        return function
+
+    def _call_once(self, function: NativeFunction, operands: Mapping[str, Any]) -> Data | None:
+        """Run one command by a call that stays bound to the memories; return what a read gives, [lanes]."""
+        if self.single is None or self.single.call.function is not function:
+            self.single = self._single_call(function)
+        single = self.single
+        for name, column in single.columns:
+            column[...] = np.asarray(operands[name]).reshape(column.shape)
+        memories, bound = self.sim.memories, single.call.arrays
+        for n, leaf in single.memories:
+            if memories[leaf].data is not bound[n]:
+                single.call.put({leaf: memories[leaf].data})
+        started = time.perf_counter()  # one of processor time takes longer than most commands
+        single.call()
+        function.seconds += time.perf_counter() - started
+        self._forget()
+        return None if single.returned is None else single.returned.copy()
+
+    def _single_call(self, function: NativeFunction) -> _SingleCall:
+        _, returned = _step_with_result(self.instruction)
+        rows = {leaf: np.zeros(static_shape(leaf), storage_dtype(leaf.interval)) for leaf in self.leaves if leaf in function.numbers}
+        if returned is not None:
+            rows[returned] = np.zeros(static_shape(returned), storage_dtype(returned.interval))
+        memories = [(n, leaf) for leaf, n in function.numbers.items() if leaf not in rows]
+        call = function.bind([rows[m] if m in rows else self.sim.memories[m].data for m in function.memories])
+        columns = [(name, rows[leaf]) for leaf, name in self.leaves.items() if leaf in rows]
+        return _SingleCall(call, columns, memories, None if returned is None else rows[returned])
+
+    def _by_machine_code(self, count: int, operands: Mapping[str, Data]) -> tuple[bool, Data | None]:
+        """Run commands one by one, operands [count(, lanes)]; tell whether they have machine code, and return results [count, lanes]."""
+        function = self._machine_code(count, operands)
+        if function is None:
             return False, None
+        _, returned = _step_with_result(self.instruction)
         rows = {leaf: _words(leaf, operands[name], count) for leaf, name in self.leaves.items() if leaf in function.numbers}
         if returned is not None:
             rows[returned] = np.zeros((count, math.prod(static_shape(returned))), storage_dtype(returned.interval))

@@ -45,7 +45,7 @@ class _IdleDevice:
     facts: set[Fact] = field(default_factory=set)
 
     def issue(self, instruction: str, **operands: int) -> None:
-        self.facts.add((instruction, *sorted(name for name, n in operands.items() if n)))
+        self.facts.add((instruction, *sorted(itertools.compress(operands, operands.values()))))  # a generator's turns would be traced
 
     def store(self, instruction: str, **operands: Data) -> None:
         self.facts.add(instruction)
@@ -201,7 +201,7 @@ def control_facts(call: Call) -> frozenset[Fact]:
     tracer, device = _traced(call)
     if call.is_far:
         return frozenset[Fact](tracer.transitions | tracer.entered)
-    turns = [(loop, min(n, MANY)) for loop, n in tracer.turns]
+    transitions, turns = tracer.transitions, [(loop, min(n, MANY)) for loop, n in tracer.turns]
     loops = sorted({t for t in turns if t[0][0].co_name not in ("<genexpr>", "<listcomp>")}, key=repr)
     lists, results = {name for name, kind in m.statics if kind == "ints"}, result_dimensions(m)
     clipped_sizes = [
@@ -212,7 +212,7 @@ def control_facts(call: Call) -> frozenset[Fact]:
     stay = () if invocation.stay is None else (("stay", invocation.stay.present, any(invocation.stay.at.values())),)
     return frozenset(
         itertools.chain(
-            tracer.transitions,
+            transitions,
             tracer.entered,
             turns,
             itertools.combinations(loops, 2),
@@ -243,33 +243,70 @@ def _folder(m: Mapping) -> Path:
     return Path(inspect.unwrap(drive).__code__.co_filename).parent
 
 
+@lru_cache(maxsize=4096)
+def _parent_of(name: str) -> Path:
+    return Path(name).parent
+
+
+@dataclass(eq=False)
+class _FollowedCode:
+    """A code with what its frames have shown: ways of its branches and turns of its loops; and how many more calls are followed."""
+
+    code: CodeType
+    calls_left: int
+    owners: MappingOf[int, int] = field(default_factory=dict)
+    targets: MappingOf[int, JumpTargets] = field(default_factory=dict)
+    ways: set[tuple[int, int]] = field(default_factory=set)
+    turns: set[tuple[int, int]] = field(default_factory=set)
+
+
 class Tracer:
     """A trace function that follows the frames of one folder's files, instruction by instruction."""
 
     def __init__(self, folder: Path, calls_per_function: int) -> None:
-        self.is_inside = lru_cache(maxsize=None)(lambda name: Path(name).parent == folder)  # asked of every function that is called
+        self.folder = folder
         self.calls_per_function = calls_per_function
-        self.transitions: set[Branch] = set()
         self.entered: set[CodeType] = set()
-        self.turns: set[tuple[tuple[CodeType, int], int]] = set()
-        self.calls: Counter[CodeType] = Counter()
         self.counts: dict[FrameType, Counter[int]] = {}
+        self._codes: dict[CodeType, _FollowedCode] = {}
+        self._by_identity: dict[int, tuple[CodeType, _FollowedCode]] = {}  # to hash a code takes long; a code that is held keeps its number
+
+    @property
+    def transitions(self) -> set[Branch]:
+        """The ways that branches took."""
+        return {(followed.code, *way) for followed in self._codes.values() for way in followed.ways}
+
+    @property
+    def turns(self) -> set[tuple[tuple[CodeType, int], int]]:
+        """The loops that ended, each with how often it turned."""
+        return {((followed.code, loop), n) for followed in self._codes.values() for loop, n in followed.turns}
 
     def call(self, frame: FrameType, event: str, _: Any) -> Any:
         """Trace a frame that begins or resumes."""
-        code = frame.f_code
-        if not self.is_inside(code.co_filename):
+        _, followed = self._by_identity.get(id(frame.f_code)) or self._first_call(frame.f_code)
+        if not followed.calls_left:
             return None
-        self.entered.add(code)
-        if not branches(code) or self.calls[code] == self.calls_per_function:
-            return None
-        self.calls[code] += 1
+        followed.calls_left -= 1
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        return self._steps(frame, code)
+        return self._steps(frame, followed)
 
-    def _steps(self, frame: FrameType, code: CodeType) -> Callable[..., Any]:
+    def _first_call(self, code: CodeType) -> tuple[CodeType, _FollowedCode]:
+        followed = self._codes.get(code)
+        if followed is None:
+            is_inside = _parent_of(code.co_filename) == self.folder
+            is_followed = is_inside and bool(branches(code))
+            followed = _FollowedCode(code, self.calls_per_function * is_followed)
+            if is_followed:
+                followed.owners, followed.targets = _prefixed(code), branches(code)
+            if is_inside:
+                self.entered.add(code)
+            self._codes[code] = followed
+        entry = self._by_identity[id(code)] = code, followed
+        return entry
+
+    def _steps(self, frame: FrameType, followed: _FollowedCode) -> Callable[..., Any]:
         """Return the trace function of a frame, until it ends or waits: it records targets of branches, and trip counts of ended loops."""
-        owners, targets_of, origin = _prefixed(code), branches(code), -1
+        owners, targets_of, origin = followed.owners, followed.targets, -1
 
         def step(_frame: FrameType, event: str, _: Any) -> Any:
             nonlocal origin
@@ -277,22 +314,21 @@ class Tracer:
                 return step
             offset = frame.f_lasti
             offset = owners.get(offset, offset)
-            targets = targets_of.get(origin)
-            if targets is not None and origin != offset:
-                self._record(frame, code, targets, origin, offset)
+            if origin in targets_of and origin != offset:
+                self._record(frame, followed, targets_of[origin], origin, offset)
             origin = offset
             return step
 
         return step
 
-    def _record(self, frame: FrameType, code: CodeType, targets: JumpTargets, origin: int, offset: int) -> None:
-        self.transitions.add((code, origin, offset))
+    def _record(self, frame: FrameType, followed: _FollowedCode, targets: JumpTargets, origin: int, offset: int) -> None:
+        followed.ways.add((origin, offset))
         if targets.is_loop:
             counts = self.counts.setdefault(frame, Counter())
             if offset == targets.fallthrough:
                 counts[origin] += 1
             else:
-                self.turns.add(((code, origin), counts.pop(origin, 0)))
+                followed.turns.add((origin, counts.pop(origin, 0)))
 
 
 @dataclass(frozen=True)

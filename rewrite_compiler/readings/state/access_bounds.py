@@ -7,7 +7,7 @@ elements that are not touched: what is disjoint by bounds is disjoint, what over
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from ...lang.binders import Array, Leaf
 from ...lang.expr import Expr
 from ...lang.step import Let, Loop, Seq, Step, Together, Update, When, updates_of
 from ..arrays.labelled_array import Data
-from .control_intervals import ControlIntervals
+from .control_intervals import ControlIntervals, Part
 from .dependence_test import loads_and_binders
 
 Bounds = tuple[int, int]
@@ -30,17 +30,20 @@ class AccessBounds:
     writes: dict[Leaf, Bounds] = field(default_factory=dict)
 
 
-def access_bounds(step: Step, result: Array | None, memories: Mapping[Leaf, Sequence[int]], contents: Mapping[Leaf, Data]) -> AccessBounds:
+def access_bounds(
+    step: Step, result: Array | None, memories: Mapping[Leaf, Sequence[int]], contents: Mapping[Leaf, Data]
+) -> tuple[AccessBounds, Collection[Part]]:
     """Return bounds of what `step`, followed by a read of `result`, accesses in `memories`, given by their shapes.
 
-    `contents` are the values of control state and operands before the step; all values of a column of operands count.
+    `contents` are the values of control state and operands before the step; all values of a column of operands count. The bounds
+    depend on the hulls of those parts of them that are returned, too.
     """
     updated_memories = frozenset(u.memory for u in updates_of(step))
     walk = _Walk(memories, {leaf: x for leaf, x in contents.items() if leaf not in updated_memories})
     walk.step(step)
     if result is not None:
         walk.loads(result[(0,) * result.rank])
-    return walk.bounds
+    return walk.bounds, walk.parts
 
 
 @lru_cache(maxsize=4096)

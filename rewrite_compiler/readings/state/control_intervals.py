@@ -10,13 +10,25 @@ from ...lang.expr import ARITHMETIC, Expr
 from ...lang.intervals import Interval
 from ..arrays.labelled_array import Data
 
+Part = tuple[Leaf, tuple[tuple[int, int], ...]]  # of a leaf's contents: the first and the last element along each axis
+
+
+def hull_of(data: Data, ranges: tuple[tuple[int, int], ...]) -> Interval:
+    """Return the least and the largest value of a part of some contents."""
+    part = data[tuple([slice(low, high + 1) for low, high in ranges])] if ranges else data
+    return int(part.min()), int(part.max())
+
 
 class ControlIntervals:
-    """Intervals of terms: control state and operands have the values given, variables run to their extents."""
+    """Intervals of terms: control state and operands have the values given, variables run to their extents.
+
+    `parts` of the contents are those that were read: intervals depend on no more than the hull of each.
+    """
 
     def __init__(self, contents: Mapping[Leaf, Data]) -> None:
         """Take `contents` as the values of control state and operands."""
         self.contents = contents
+        self.parts: dict[Part, None] = {}
         self.variables: dict[Expr, Interval] = {}
         self.memo: dict[Expr, Interval] = {}
 
@@ -58,14 +70,15 @@ class ControlIntervals:
         data = self.contents.get(load.data)
         if data is None or not data.size:
             return load.interval
-        places = []
+        ranges = []
         for index, extent in zip(load.args, data.shape, strict=True) if data.ndim == len(load.args) else ():
             low, high = self.interval(index)
             if low is None or high is None or low < 0 or high >= extent:
                 return load.interval
-            places.append(slice(low, high + 1))
-        part = data[tuple(places)]
-        return int(part.min()), int(part.max())
+            ranges.append((low, high))
+        part = load.data, tuple(ranges)
+        self.parts[part] = None
+        return hull_of(data, part[1])
 
 
 def _below(a: Interval, b: Interval, *, strict: bool) -> Interval:

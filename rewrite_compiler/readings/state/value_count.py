@@ -7,7 +7,7 @@ step: what an instruction clears at its end decides nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 from ...lang.binders import FoldResult, Leaf
@@ -15,12 +15,16 @@ from ...lang.expr import Expr, lift
 from ...lang.step import Let, Loop, Seq, Step, Together, Update, When
 from ...lang.traversal import inner_terms
 from ..arrays.labelled_array import Data
-from .control_intervals import ControlIntervals
+from .control_intervals import ControlIntervals, Part
 
 
-def value_count(step: Step, contents: Mapping[Leaf, Data]) -> int:
-    """Return about how many values `step` computes; `contents` are the values of control state and operands before it."""
-    return _Count(contents).step(step)
+def value_count(step: Step, contents: Mapping[Leaf, Data]) -> tuple[int, Collection[Part]]:
+    """Return about how many values `step` computes; `contents` are the values of control state and operands before it.
+
+    The count depends on the hulls of those parts of them that are returned, too.
+    """
+    count = _Count(contents)
+    return count.step(step), count.parts
 
 
 @lru_cache(maxsize=4096)
