@@ -6,8 +6,9 @@
 The first keeps the certificates that still count (their statements and the hash of the court say which), takes what this
 machine's court has judged with the sources as they are, judges the rest, and writes nothing unless all is proved. The second
 believes neither file nor cache: it judges every rule, operation and model, and ends with 1 and the names where the file that
-ships has another byte. Processor seconds are those of all processes: of rules, of operations as targets ship, of operations at
-other parameters of theirs, and of models. One process tells them of each statement, too: those that take the most follow each part.
+ships has another byte. All processes take from one list, so that none waits for the others before the end. Processor seconds are
+those of all processes; the seconds of each part (rules, operations as targets ship, operations at other parameters of theirs) are by
+the clock of the process that judges. One process tells the processor seconds of each statement, too: those that take the most follow.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import resource
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -61,8 +63,8 @@ def processor_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
-def judged_part(part: str, cases: list[Case], cache: Cache, jobs: int) -> list[JSON]:
-    """Return the records of a part of the library, and print its processor time; in one process that of its statements, too."""
+def judged(cases: list[Case], cache: Cache, jobs: int) -> list[JSON]:
+    """Return the records of cases, and print their processor time and the seconds of each part; in one process those of each, too."""
     ends, names = [processor_seconds()], list[str]()
 
     def progress(name: str) -> None:
@@ -71,27 +73,27 @@ def judged_part(part: str, cases: list[Case], cache: Cache, jobs: int) -> list[J
         ends.append(processor_seconds())
 
     records = judge_cases(cases, cache, progress, jobs)
-    print(f"{len(cases)} {part}: {processor_seconds() - ends[0]:.0f} processor seconds", flush=True)
+    seconds = Counter[str]()
+    for case, record in zip(cases, records, strict=True):
+        seconds[part_of(case)] += record.get("seconds", 0.0)
+    parts = ", ".join(f"{part} {total:.0f}" for part, total in seconds.items())
+    print(f"{len(cases)} judged: {processor_seconds() - ends[0]:.0f} processor seconds; seconds of {parts}", flush=True)
     if jobs == 1:  # the time of other processes is known when they end
         spent = sorted(((end - start, name) for (start, end), name in zip(pairwise(ends), names, strict=True)), reverse=True)
-        print(*(f"{seconds:8.1f} {name}" for seconds, name in spent[:DEAREST]), sep="\n", flush=True)
+        print(*(f"{total:8.1f} {name}" for total, name in spent[:DEAREST]), sep="\n", flush=True)
     return records
 
 
 def certificates(cache: Cache, jobs: int, *, anew: bool) -> dict[str, Certificate]:
     """Return the certificates of the library by their statements; `anew`: those that ship are judged, too."""
     library = [(statement, case, None if anew else shipped) for statement, case, shipped in statements()]
-    lacking: dict[str, list[tuple[str, Case]]] = {}
-    for statement, case, shipped in library:
-        if shipped is None:
-            lacking.setdefault(part_of(case), []).append((statement, case))
-    judged = {}
-    for part, cases in lacking.items():
-        records = judged_part(part, [case for _, case in cases], cache, jobs)
-        for (statement, case), record in zip(cases, records, strict=True):
-            kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
-            judged[statement] = certificate_of_record(kind, case.name, record)
-    return {statement: shipped or judged[statement] for statement, _, shipped in library}
+    lacking = [(statement, case) for statement, case, shipped in library if shipped is None]
+    lacking.sort(key=lambda entry: entry[1].message["kind"] == "rule")  # the shortest last: all processes end together
+    found = {}
+    for (statement, case), record in zip(lacking, judged([case for _, case in lacking], cache, jobs), strict=True):
+        kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
+        found[statement] = certificate_of_record(kind, case.name, record)
+    return {statement: shipped or found[statement] for statement, _, shipped in library}
 
 
 def main() -> None:

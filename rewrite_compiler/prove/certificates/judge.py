@@ -161,6 +161,32 @@ def _judged_in_process(cases: Sequence[Case], missing: Sequence[int]) -> Iterato
     return ((n, cases[n].judge()) for n in missing)
 
 
+class _Pending:
+    """Cases that wait: a process goes on with the target that it has begun, whose terms and machine code it has made."""
+
+    def __init__(self, cases: Sequence[Case], missing: Sequence[int]) -> None:
+        self.lock, self.begun = threading.Lock(), dict[int, str]()
+        self.numbers: dict[str, list[int]] = {}
+        for n in missing:
+            self.numbers.setdefault(cases[n].message.get("target", ""), []).append(n)
+
+    def take(self, worker: int) -> int | None:
+        """Return the next case of a worker's target, else of one that no other has begun, else of the one with most left."""
+        with self.lock:
+            lacking = [target for target, numbers in self.numbers.items() if numbers]
+            if not lacking:
+                return None
+            if self.begun.get(worker) not in lacking:
+                unbegun = [target for target in lacking if target not in self.begun.values()]
+                self.begun[worker] = unbegun[0] if unbegun else max(lacking, key=lambda target: len(self.numbers[target]))
+            return self.numbers[self.begun[worker]].pop(0)
+
+    def rest(self) -> list[int]:
+        """Return the cases that nobody has taken."""
+        with self.lock:
+            return [n for numbers in self.numbers.values() for n in numbers]
+
+
 class _Workers:
     """Worker processes that judge cases, each fed by a thread of its own; they end with the body."""
 
@@ -184,13 +210,11 @@ class _Workers:
 
     def answers(self, cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
         """Yield the index of each case with its verdict, in the order of completion."""
-        pending: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        pending = _Pending(cases, missing)
         results: queue.SimpleQueue[tuple[int, JSON]] = queue.SimpleQueue()
-        for n in (*missing, *[None] * len(self.processes)):
-            pending.put(n)
 
         def serve(p: subprocess.Popen[str]) -> None:
-            while p.poll() is None and (n := pending.get()) is not None:
+            while p.poll() is None and (n := pending.take(p.pid)) is not None:
                 results.put((n, _ask(p, cases[n])))
 
         self.threads = [threading.Thread(target=serve, args=(p,), daemon=True) for p in self.processes]
@@ -202,8 +226,8 @@ class _Workers:
                     yield results.get(timeout=1.0)
                     break
                 if not any(t.is_alive() for t in self.threads) and results.empty():
-                    unjudged = list(iter(pending.get, None))
-                    yield from ((n, _open_record(cases[n], "no process was left to judge it")) for n in unjudged[: len(missing) - count])
+                    unjudged = pending.rest()[: len(missing) - count]
+                    yield from ((n, _open_record(cases[n], "no process was left to judge it")) for n in unjudged)
                     return
 
 
