@@ -13,7 +13,7 @@ from typing import Any
 import flexmatch
 from rewrite_compiler.compile.compile import compile_model
 from rewrite_compiler.ila import ila
-from rewrite_compiler.ops import Op
+from rewrite_compiler.ops import Op, Tensor
 from rewrite_compiler.prove.certificates.document import prove
 
 PAGE = Path(__file__).resolve().parent / "python.md"
@@ -54,6 +54,8 @@ def _names(module: ModuleType, *, is_long: bool) -> Iterator[str]:
         if name not in ABOUT and _signature(x):
             yield f"`{name}{_signature(x)}`\n"
         yield f"{ABOUT.get(name) or _text(x)}\n"
+        if x is Tensor:  # it is never called: what a pattern's parameter `x: Tensor` has
+            yield "".join(f"* `x.{key}`: {inspect.getdoc(value)}\n" for key, value in vars(x).items() if isinstance(value, property))
 
 
 def _offered(module: ModuleType) -> list[str]:
@@ -67,7 +69,7 @@ def _signature(x: Any) -> str:
     """Return how something is called; nothing when it is not, or takes anything."""
     if isinstance(x, Op):
         return f"({', '.join([*x.operands, *(f'{a.name}=…' for a in x.attributes)])})"
-    if isinstance(x, ModuleType) or not callable(x) or x is Any:
+    if isinstance(x, ModuleType) or not callable(x) or x is Any or x is Tensor:
         return ""
     try:
         found = inspect.signature(x)

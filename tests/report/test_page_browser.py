@@ -188,6 +188,23 @@ def test_the_page_fits_and_its_letters_are_no_smaller_than_eleven_pixels(wide: i
     page.close()
 
 
+@pytest.mark.parametrize("wide", [768, 1400])
+@pytest.mark.parametrize("shown", ["plan", "report"])
+def test_no_table_scrolls_sideways(shown: str, wide: int, browser: Any, report: Path, tmp_path: Path) -> None:
+    file = report
+    if shown == "report":
+        file = tmp_path / "page.html"
+        file.write_text(page_of(PLAN, COSIM, drawn("relu_1")), "utf-8")
+    page = browser.new_page(viewport={"width": wide, "height": 900})
+    page.goto(file.as_uri())
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    tables = page.locator(".wide")
+    cut = "(all) => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.querySelector('caption').innerText)"
+    assert tables.count() >= 5
+    assert tables.evaluate_all(cut) == []
+    page.close()
+
+
 def test_links_lead_to_an_offload_a_node_and_a_folded_section(browser: Any, report: Path) -> None:
     page = browser.new_page()
     page.goto(f"{report.as_uri()}#offload=linear_1")

@@ -173,18 +173,24 @@ class Strict(HTMLParser):
         self.tags: set[str] = set()
         self.attributes: set[tuple[str, str]] = set()
         self.words: list[str] = []
+        self.is_inside_word = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes.update((k, v or "") for k, v in attrs)
-        if tag not in ("meta", "input"):
+        self.is_inside_word = tag == "wbr"
+        if tag not in ("meta", "input", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
+        self.is_inside_word = False
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        if self.is_inside_word:
+            self.words[-1] += data
+        else:
+            self.words.append(data)
 
 
 def parsed(text: str) -> Strict:
@@ -199,6 +205,7 @@ KNOWN = {
     "html", "head", "header", "main", "nav", "a", "pre", "h3", "meta", "title", "style", "body", "h1", "h2",
     "section", "details", "summary", "small", "table", "caption", "thead", "tbody", "tr", "th", "td",
     "dl", "dt", "dd", "span", "div", "p", "i", "input", "button", "code", "script", "svg", "g", "path", "rect", "text", "defs", "marker",
+    "wbr",
 }  # fmt: skip
 HOSTILE = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</table></html>", "' onload='x", "&lt;b&gt;", "<!--", "`${x}`",

@@ -42,7 +42,7 @@ def lines(document: Mapping[str, Any], top: int) -> list[str]:
     from ...report.terminal import count_text, table
 
     target, base = document["target"], document["base"]["totals"]
-    useful = [c for c in document["changes"] if _gain(c) or c["saved_nanoseconds"] > 0]
+    useful = [c for c in document["changes"] if _first_difference(c)[1] > 0 or c["saved_nanoseconds"] > 0]
     rows = [
         ("models", ", ".join(document["models"])),
         ("now", f"{count_text(base['offloads'], 'offload')} · {base['nanoseconds'] / 1000:,.1f} µs · {base['bytes']:,} bytes"),
@@ -53,10 +53,15 @@ def lines(document: Mapping[str, Any], top: int) -> list[str]:
     return [f"{target['name']}  objective {document['objective']}", *table(rows), *(best or ["no single change saves anything"])]
 
 
-def _gain(change: Mapping[str, Any]) -> str:
-    """Return what a change saves at the first level that differs, nothing when it costs there."""
-    level, saved = next(((level, n) for level, n in change["saved"].items() if n), ("", 0))
-    return f"{saved:,} {level.replace('_', ' ')}" if saved > 0 else ""
+def _first_difference(change: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the first level of the objective that a change moves, and by how much it is less; ("", 0) where none is."""
+    return next(((level.replace("_", " "), n) for level, n in change["saved"].items() if n), ("", 0))
+
+
+def _effect(change: Mapping[str, Any]) -> str:
+    """Return what a change saves at that level, less than nothing where it costs; one that moves no level saves time alone."""
+    level, saved = _first_difference(change)
+    return f"{saved:,} {level}" if saved else "time only"
 
 
 def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,7 +72,7 @@ def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
         subject,
         str(change["from"]),
         str(change["to"]),
-        _gain(change) or "time only",
+        _effect(change),
         f"{time:+,.1f}" if abs(time) >= LEAST_TENTHS or not time else f"{time:+.2g}",  # little is not +0.0
         f"{saved_bytes:+,}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -21,8 +22,8 @@ def folded(title: str, body: str, key: str = "") -> str:
 
 
 def text(words: str) -> Cell:
-    """Return a table cell of escaped text."""
-    return "", escape(words)
+    """Return a table cell of escaped text; long names may be broken behind a dot or underscore."""
+    return "", re.sub(r"(?<=[a-z0-9][._])(?=[a-z0-9])", "<wbr>", escape(words))
 
 
 def figure(words: str) -> Cell:

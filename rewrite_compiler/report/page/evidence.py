@@ -92,4 +92,4 @@ def _ulp(c: Certificate) -> Cell:
     """Return what was seen of rounding: units in the last place, and how far apart the error bounds of the sides are."""
     if c.ulp is None:
         return text("–")
-    return figure(rounding_text(c.ulp, c.share_of_rounding or 0.0, c.error_bound_ratio))
+    return text(rounding_text(c.ulp, c.share_of_rounding or 0.0, c.error_bound_ratio))
