@@ -186,17 +186,18 @@ def _ordered(trials: Trials, device_trial: Trial, changes: list[Judged]) -> list
     return [(c, t) for c, t, _ in (*likely, *(item for item in ranked if item not in likely))]
 
 
-def _likelihood(change: AnyChange) -> tuple[int, bool]:
+def _likelihood(change: AnyChange) -> tuple[int, int]:
     """Return a key that is less for likelier causes, and for changes that hardware can make: saturation before endless words.
 
-    Left shifts decode operands, several at once: the right shift of their product is the plainer cause.
+    Left shifts decode operands, several at once: the right shift of their product is the plainer cause. A whole table comes last.
     """
     if isinstance(change, Change):
-        return 0 if change.is_calibrated else 4, bool(change.other_formats)
+        return 0 if change.is_calibrated else 4, int(bool(change.other_formats))
     if change.edit.key in READ_STEPS:
-        return 3, False
-    is_exact = change.edit.rank is Rank.EXACT and change.edit.aspect != "table"
-    return (1 if is_exact else 2), change.edit.aspect in ("width", "table") or change.edit.op == "shl"
+        return 3, 0
+    if change.edit.aspect == "table":
+        return 2, 2
+    return (1 if change.edit.rank is Rank.EXACT else 2), int(change.edit.aspect == "width" or change.edit.op == "shl")
 
 
 def _intermediates(o: Offload, table: FloatRun) -> list[dict[str, Any]]:
