@@ -170,6 +170,7 @@ KEPT = {
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[vta]": 0,  # 60 CPU-seconds
     "prove/test_certificates.py::test_all_of_them_are_what_a_run_without_a_cache_says": 0,  # a share of them is judged
     "prove/test_code_draws.py::test_few_results_saturate": 5,
+    "prove/test_driver_classes.py::test_a_fault_beyond_all_drawn_sizes": 3,  # 5 CPU-seconds each
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused[every image of a batch": 0,  # 7 CPU-seconds; two others stay
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused[weights of later bands": 0,  # 12 CPU-seconds; two others stay
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 40,  # 8 CPU-minutes

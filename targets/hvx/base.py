@@ -71,7 +71,7 @@ target = Target(
     describe=resources,
     # its drivers know no capacity but that of memory: what is computed are vectors, one after the other
     small=(
-        Small({}, {"b": VECTOR, "d": VECTOR, "k": 4, "n": 32}, _products(34_000, 300, 16, 500, 40, 60)),
+        Small({}, {"b": VECTOR, "d": VECTOR, "k": 4, "n": 32}, _products(17_000, 300, 16, 500, 40, 60)),
         Small({}, {"k": VECTOR}, _products(1, 1, 8, 200, 20, 30)),
     ),
 )

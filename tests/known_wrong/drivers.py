@@ -274,6 +274,57 @@ FAULTS: dict[str, Fault] = {
     ),
 }  # fmt: skip
 
+# right at every size that is drawn
+FAR_FAULTS: dict[str, Fault] = {
+    "the tenth vector and later ones are not computed": Fault("hvx.add_1", "hvx.sweeps", "_sweep", "range(count)", "range(min(count, 9))"),
+    "from byte 2,048 on a tensor of one dimension lies one vector before": Fault(
+        "hvx.relu_1", "hvx.sweeps", "_sweep", "m.places[name] for n", "m.places[name] - VECTOR * (m.places[name] >= 1 << 11) for n"
+    ),
+    "the last vector of a second block of ten is read from another register": Fault(
+        "hvx.clip_1", "hvx.sweeps", "_sweep", "found = FIRST", "found = FIRST + 2 * (_ == 19)"
+    ),
+    "from byte 65,536 on a tensor of four dimensions lies one vector before": Fault(
+        "hvx.clip_4", "hvx.sweeps", "_sweep", "m.places[name] for n", "m.places[name] - VECTOR * (m.places[name] >= 1 << 16) for n"
+    ),
+    "the fortieth vector of codes and later ones are not computed": Fault(
+        "hvx.requantise_int8_2", "hvx.requantise", "_drive", "range(count)", "range(min(count, 39))"
+    ),
+    "results of a long requantisation lie one vector before": Fault(
+        "hvx.requantise_uint8_4", "hvx.requantise", "_drive", 'Y: m.places["y"]', 'Y: m.places["y"] - VECTOR * (m.places["y"] > 99_999)'
+    ),
+    "from the thirteenth block of columns on weights are those of it": _hvx(
+        "multiply", "n * VECTORS * m.words", "min(n, 12) * VECTORS * m.words"
+    ),
+    "from the thirteenth block of columns on weights of words are those of it": Fault(
+        "hvx.dense_int8", "hvx.products", "multiply", "n * VECTORS * m.words", "min(n, 12) * VECTORS * m.words"
+    ),
+    "from byte 131,072 on results of a pool lie one vector before": Fault(
+        "hvx.max_pool", "hvx.sweeps", "_sweep", "m.places[name] for n", "m.places[name] - VECTOR * (m.places[name] >= 1 << 17) for n"
+    ),
+    "the tenth vector of means and later ones are not computed": Fault(
+        "hvx.average_pool", "hvx.weighted", "_weigh", "range(m.count)", "range(min(m.count, 9))"
+    ),
+    "from the thirty-first channel on filters are those of it": Fault(
+        "hvx.depthwise", "hvx.weighted", "_weigh", 'at["w"] + row', 'at["w"] + min(row, 30)'
+    ),
+    "behind byte 32,768 every segment of an image begins there": Fault(
+        "hvx.conv2d", "hvx.products", "_sum", "starts[segment]", "min(starts[segment], 1 << 15)"
+    ),
+    "results behind four thousand rows are those before": Fault(
+        "genesys.dense_uint8", "genesys.systolic", "_drive_dense", "return np.swapaxes(y[..., 0, :, 0, :], -1, -2)",
+        "return np.swapaxes(y[..., 0, :, 0, :].take(np.minimum(np.arange(y.shape[-2]), 4_000), -1), -1, -2)",
+    ),
+    "images behind the fifty-first are that one": _genesys_simd(
+        "_tile_words", "image * m.size[0]", "min(image, 50) * m.size[0]", "genesys.max_pool"
+    ),
+    "inputs from the thousandth row on are those before": _hlscnn(
+        "act_vectors", "return", "x = x[..., np.minimum(np.arange(x.shape[-2]), 999), :]\n    return",
+    ),
+    "results behind a thousand windows of a row are those before": _conv(
+        "_region", "band.start * m.out[1]", "band.start * m.out[1] - (m.out[1] > 1_000)"
+    ),
+}  # fmt: skip
+
 
 def _function(fault: Fault) -> FunctionType:
     found: Any = import_module(f"rewrite_compiler.targets.{fault.module}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from known_wrong.devices import target_of
-from known_wrong.drivers import FAULTS, Fault, planted
+from known_wrong.drivers import FAR_FAULTS, FAULTS, Fault, planted
 
 from rewrite_compiler.errors import FlexmatchError, SpecError
 from rewrite_compiler.ila import Ila
@@ -43,6 +43,18 @@ def test_a_fault_is_refuted_or_refused(name: str) -> None:
         is_seen = failed is not None or any(differs(owner, m, sizes) for sizes in numeric_sizes(m))
     assert is_seen
     assert failed is None or failed["verdict"] in ("refuted", "unproved")
+
+
+@pytest.mark.parametrize("name", FAR_FAULTS)
+def test_a_fault_beyond_all_drawn_sizes_is_refuted_where_capacities_are_used_up(name: str) -> None:
+    target, _, variant = FAR_FAULTS[name].of.partition(".")
+    owner = find_target(target)
+    m = owner.mappings[variant]
+    edges = list(capacity_edges(m))
+    with planted(FAR_FAULTS[name]):
+        failed = edge_failure(owner, m, edges)
+    assert failed is not None
+    assert failed["verdict"] == "refuted"
 
 
 def differs(owner: Target, m: Mapping, sizes: Sizes[str, int]) -> bool:

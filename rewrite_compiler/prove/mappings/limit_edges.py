@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
+from functools import partial
 from typing import Any
 
 from ...ops.op import ShapeError
 from ...target import Mapping
-from .draws import EXTENTS
+from .draws import EXTENTS, ties
 from .driver_code import literals
-from .mappings import refusal_at, with_results
+from .mappings import attributes_at, refusal_at, with_results
 
 MAX_CORNER_CODES = 1 << 17  # of all operands of a size that is tried as a corner
 MAX_EDGE_CODES = 1 << 20  # and of one at which a single capacity is used up
+MAX_OPEN_CODES = 1 << 12  # and of one that no capacity bounds
 ORDERS, STEPS = 6, 16
 DIMENSIONS = 4  # of an operation whose sizes are free
 LARGEST_DRAWN = max(EXTENTS)  # units of a dimension, on small designs
@@ -46,24 +48,33 @@ def _admitted(m: Mapping, sizes: dict[str, int]) -> dict[str, int] | None:
 def _largest(m: Mapping, sizes: MappingOf[str, int], d: str) -> int:
     """Return the largest multiple of a dimension's unit that the limits admit beside the other sizes."""
     unit = m.units.get(d, 1)
-    low, high = 1, 1
-    while high < MAX_CORNER_CODES and m.exceeded_limit({**sizes, d: 2 * high * unit}, {}) is None:
-        low = high = 2 * high
-    high = 2 * high
+    return unit * _last(lambda n: m.exceeded_limit({**sizes, d: n * unit}, {}) is None, MAX_CORNER_CODES)
+
+
+def _last(admits: Callable[[int], bool], most: int) -> int:
+    """Return the last of the numbers from 1 on that are admitted, about `most` where all are."""
+    low = 1
+    while low < most and admits(2 * low):
+        low *= 2
+    high = 2 * low
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if m.exceeded_limit({**sizes, d: middle * unit}, {}) is None else (low, middle)
-    return low * unit
+        low, high = (middle, high) if admits(middle) else (low, middle)
+    return low
 
 
 def capacity_edges(m: Mapping) -> Iterator[MappingOf[str, Any]]:
     """Yield for each capacity the smallest sizes that use it up as far as any that were tried; each size once.
 
     All pairs of dimensions are tried at one unit of the others: the first in small multiples and powers of two, the second as
-    large as the limits admit.
+    large as the limits admit. Where sizes go together with attributes, or there is one alone, a single dimension grows from the
+    first trial: the one that makes an operand or a result as large as the limits admit, for each of them.
     """
-    if m.statics or m.capacities is None or len(_units(m)) > DIMENSIONS:
-        return  # sizes that go together, those of windows and of recurrent layers, are drawn on small designs or named by trials
+    if m.statics or len(_units(m)) == 1:
+        yield from _extents(m)
+        return
+    if m.capacities is None or len(_units(m)) > DIMENSIONS:
+        return  # sizes of recurrent layers, whose steps are many, are drawn on small designs or named by trials
     candidates = [sizes for sizes in _pairs(m) if _codes(m, sizes) <= MAX_EDGE_CODES and not refusal_at(m, sizes)]
     best: dict[str, tuple[tuple[int, ...], Sizes]] = {}
     for sizes in candidates:
@@ -99,6 +110,43 @@ def _completed(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Any] | None:
         return with_results(m, {d: n for d, n in sizes.items() if d in operands})
     except (ShapeError, ArithmeticError):
         return None
+
+
+def _extents(m: Mapping) -> Iterator[Sizes]:
+    """Yield sizes with one dimension grown as far as limits admit; together they make every operand and result about as large as can be.
+
+    Of sizes at which it is more than half as large as it can be those count that have the most codes altogether.
+    """
+    first, tied = {**_units(m), **(m.trials[0] if m.trials else {})}, ties(m)
+    grown = [sizes for d in _units(m) if d not in tied and (sizes := _grown(m, first, tied, d)) is not None]
+    extents: list[Sizes] = []
+    for dims in m.axes.of.values():
+        elements = [math.prod(sizes[d] for d in dims) for sizes in grown]
+        large = [sizes for sizes, n in zip(grown, elements, strict=True) if 2 * n > max(elements)]
+        if large and not any(sizes in large for sizes in extents):
+            extents.append(max(large, key=partial(_codes, m)))
+    yield from extents
+
+
+def _grown(m: Mapping, first: MappingOf[str, Any], tied: MappingOf[str, tuple[str, int]], d: str) -> Sizes | None:
+    """Return sizes with one dimension, and what is tied to it, as large as the limits admit; fewer where no limit ends it.
+
+    None where not even one of it is admitted.
+    """
+
+    def at(count: int) -> Sizes | None:
+        sizes = {**first, d: count * m.units.get(d, 1)}
+        return _completed(m, {**sizes, **{name: factor * sizes[base] for name, (base, factor) in tied.items()}})
+
+    def admitted(codes: int, count: int) -> bool:
+        sizes = at(count)
+        return sizes is not None and _codes(m, sizes) <= codes and not refusal_at(m, sizes)
+
+    last = _last(partial(admitted, MAX_EDGE_CODES), MAX_EDGE_CODES)
+    beyond = at(last + 1)
+    if beyond is None or m.exceeded_limit(beyond, attributes_at(m, beyond)) is None:
+        last = _last(partial(admitted, MAX_OPEN_CODES), MAX_OPEN_CODES)
+    return at(last) if admitted(MAX_EDGE_CODES, last) else None
 
 
 def _pairs(m: Mapping) -> Iterator[Sizes]:
