@@ -176,6 +176,7 @@ resources?.units[].packs.* count
 resources?.units[].instances count | resources?.units[].per_cycle count | resources?.units[].energy any
 resources?.links[].source text | resources?.links[].sink text | resources?.links[].width_bytes count
 resources?.links[].cycles count | resources?.links[].latency_cycles count | resources?.links[].port text
+macros[].name text | macros[].reason text | macros[].steps[] text | macros[].place text
 """
 )
 ACG = """
@@ -194,6 +195,7 @@ CHECK = """
 subject text | kind text | parameters object | good flag
 problems[].code text | problems[].sentence text | problems[].place text | problems[].help text
 ila? object | golden? object | mappings[] object | rules[] any | seed any
+macros[].name text | macros[].reason text
 validated~[].call text | validated~[].offloads[] text | validated~[].by text | validated~[].why_not_more text
 validated~[].unproved_control[] text
 rounding~.ratio any | rounding~.output text | rounding~.unknown text | rounding~.host_operators[] text | rounding~.samples count

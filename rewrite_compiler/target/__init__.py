@@ -1,5 +1,6 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
+from ..ila.macro import Macro, MacroStep
 from ..readings.kernels.format_conversion import values_of
 from .array_algebra import (
     bordered_codes,
@@ -62,6 +63,8 @@ __all__ = [
     "Levels",
     "Limit",
     "Link",
+    "Macro",
+    "MacroStep",
     "Mapping",
     "Memory",
     "Pattern",

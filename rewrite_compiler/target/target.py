@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from ..errors import UsageError
 from ..ila import Ila
+from ..ila.macro import Macro, MacroStep, checked_macro
 from .functions import Role, call_user
 from .layers.formats import integer_format
 from .layers.patterns import Pattern
@@ -60,6 +61,7 @@ class Target:
     describe: Describe | None = None  # its memories, units, links and clock
     small: tuple[Small, ...] = ()
     blocks: Callable[[MappingOf[str, str]], Blocks] | None = None  # of parameter values; None where elements have no lanes
+    macros: dict[str, Macro] = field(default_factory=dict)
 
     def accelerates(self, **declared: Unpack[MappingDeclaration]) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
@@ -95,6 +97,20 @@ class Target:
         mapping = make_mapping(self.name, pattern.meaning(name), place, **entries)
         self.mappings[mapping.variant] = mapping
         return mapping
+
+    def macro(self, *, reason: str, steps: MappingOf[str, MacroStep]) -> Callable[[Callable[..., Any]], Macro]:
+        """Declare commands by hand, from the function that yields them of the parameters `p` and the `steps` that generated drivers take.
+
+        `reason` says why no instruction of the model does for the scheduler what the steps do.
+        """
+
+        def decorate(f: Callable[..., Any]) -> Macro:
+            place = f"{f.__code__.co_filename}:{f.__code__.co_firstlineno}"
+            m = checked_macro(self.name, Macro(f.__name__, reason, dict(steps), f, place), self.macros)
+            self.macros[m.name] = m
+            return m
+
+        return decorate
 
     def configured(self, parameters: MappingOf[str, str]) -> Target:
         """Return the target with parameter values.

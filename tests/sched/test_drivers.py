@@ -228,6 +228,26 @@ def test_units_of_dense_layers_do_convolutions(name: str, tmp_path: Path) -> Non
     assert "every c from 4 on by induction in steps of 1" in proof.strength
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_is_read_beside_an_image_is_a_zero(code: int, tmp_path: Path) -> None:
+    """A border of zeros is brought as such, beside the image in all directions; one of another code leaves no driver."""
+    text = CONV.replace("pads == (0, 0, 0, 0)", "pads == (1, 0, 1, 2)").replace('"pads": (0, 0, 0, 0)', '"pads": (1, 0, 1, 2)')
+    text = text.replace('"u": 2, "v": 2', '"u": 3, "v": 4').replace('"u": 2, "v": 5', '"u": 3, "v": 7')
+    text = text.replace("    shift = f", f"    x = bordered(x, pads, {code})\n    shift = f")
+    path = tmp_path / "dma.py"
+    imports = "from rewrite_compiler.rewrite import Ints\nfrom rewrite_compiler.target import bordered\n"
+    path.write_text(f"{imports}{(ACCELERATORS / 'dma.py').read_text()}\n\n{text}")
+    target = load_target(str(path))
+    m = target.mappings["conv2d"]
+    if code == 0:
+        proof = prove_mapping(replace(m, trials=m.trials[:1]), target.ila())
+        assert str(proof.verdict) == "proved", proof.evidence
+        return
+    with pytest.raises(SpecError) as refusal:
+        program_of(target.ila(), request(target, "conv2d", **m.trials[0]))
+    assert refusal.value.problem.code == "I116"
+
+
 def test_a_convolution_is_one_sum_of_a_dense_unit_where_its_windows_are_written_out(tmp_path: Path) -> None:
     """Windows of 2 × 3 taps of 8 channels lie one after the other, so that a command sums up all of them."""
     sizes = {"b": 1, "n": 2, "c": 8, "i": 3, "j": 4, "r": 2, "s": 3, "u": 2, "v": 2, "strides": (1, 1), "pads": (0, 0, 0, 0)}
@@ -296,6 +316,7 @@ def test_sums_in_parts_are_those_of_the_numerics(k: int) -> None:
         ("ring", "conv", "tap", "filter", 0),
         ("pool", "max_pool", "mode", "first", 1),
         ("dma", "dense_relu", "round", "relu", 0),
+        ("strides", "dense", "set_count", "value", 1),
     ],
 )
 def test_the_court_refutes_a_fault_in_a_stream(

@@ -106,6 +106,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
         output.append(f"model     {c['instructions']} instructions, decodes {'disjoint' if c['decodes_disjoint'] else 'overlap'}")
     if document["kind"] == "target":
         output.append(f"golden    {_golden(document['golden'])}")
+        output += [f"macro     {m['name']}: {m['reason']}" for m in document["macros"]]
         output += _accuracies(document["mappings"], verbose=verbose)
     if document["rules"]:
         output.append(f"rules     {len(document['rules'])} judged")

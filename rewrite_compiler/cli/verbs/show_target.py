@@ -30,6 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     document = {
         "schema": SCHEMA, "name": target.name, "parameters": target.values, "sha256": target.sha256, "operations": operations,
         "resources": None if resources is None else resource_document(resources),
+        "macros": [{"name": m.name, "reason": m.reason, "steps": [*m.steps], "place": m.place} for m in target.macros.values()],
     }  # fmt: skip
     emit_json(document, args.json)
     if args.dot is not None and resources is not None:
@@ -37,5 +38,6 @@ def run(arguments: Sequence[str]) -> int:
     parameters = ", ".join(f"{key}={value}" for key, value in target.values.items()) or "no parameters"
     resource_lines = [("resources", "none declared: no cost is known")] if resources is None else list(resource_rows(resources))
     operation_names = ", ".join(dict.fromkeys(m.operation for m in target.mappings.values()))
-    print_lines(args, [f"{target.name}  {parameters}", *table([("operations", operation_names), *resource_lines])])
+    macros = [(f"macro {m.name}", f"{', '.join(m.steps)}: {m.reason}") for m in target.macros.values()]
+    print_lines(args, [f"{target.name}  {parameters}", *table([("operations", operation_names), *resource_lines, *macros])])
     return 0

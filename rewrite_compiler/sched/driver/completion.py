@@ -16,6 +16,7 @@ from ...target.cost import Cost, Limit
 from ...target.mapping import Mapping
 from ...target.resources import HOST, Resources
 from ...target.target import Target
+from ..instructions.macros import planned
 from .generation import Request, known_schedule, program_of
 from .schedule import Failure, Schedule, depth_of
 
@@ -33,7 +34,7 @@ def completed(target: Target) -> Target:
 
 
 def _model(target: Target, p: MappingOf[str, str]) -> Ila:
-    return replace(target, chosen=dict(p)).ila()
+    return planned(replace(target, chosen=dict(p)))
 
 
 def generated_driver(target: Target, m: Mapping) -> Callable[..., Data]:

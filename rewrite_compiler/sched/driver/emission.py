@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from ...target.timing import Region as Span
 from ..instructions.computation import Computation, clears, computations, shifts
 from ..instructions.control import Settings, reset_state
 from ..instructions.image import attachment, condition_values, word_bits
+from ..instructions.macros import PlannedIla
 from ..instructions.movement import Address, Mover, computing_readers, readers, writers
 from .matching import Match, matches
 from .operation import Reach, broadcast, clearing, continuation
@@ -58,9 +60,25 @@ def emitted(chain: Sequence[Schedule], code: Code) -> Program:
 
 def _program(s: Schedule, w: Writer, code_bits: int, signed: bool) -> Program:
     bits = {name: lane_bits(s.ila, name) for name in {b.instruction for b in w.commands if b.lanes.elements.size}}
-    commands = ended(s.ila, w) if s.ila.externals else w.commands
+    commands = _without_macros(s.ila, ended(s.ila, w) if s.ila.externals else w.commands)
     shape, images = s.match.operation.shape, _images(w) if s.ila.externals else None
     return Program(blocks_of(commands), shape, code_bits, signed, bits, images, command_bits(s.ila))
+
+
+def _without_macros(ila: Ila, blocks: Sequence[Block]) -> Sequence[Block]:
+    """Return commands with those of macros in place of their steps; the last of each group has what all of it computes."""
+    if not isinstance(ila, PlannedIla):
+        return blocks
+    result: list[Block] = []
+    for m, members in itertools.groupby(blocks, key=lambda b: ila.macros.get(b.instruction)):
+        group = list(members)
+        if m is None:
+            result += group
+            continue
+        steps = [(b.instruction, {name: int(x[n]) for name, x in b.columns.items()}) for b in group for n in range(b.count)]
+        commands = [Block(name, columns_of(fields)) for name, fields in ila.commands_of(m, steps)]
+        result += [*commands[:-1], *(replace(b, steps=sum(x.steps for x in group)) for b in commands[-1:])]
+    return result
 
 
 def unfinished(s: Schedule, code_bits: int) -> tuple[Program, Data, Data]:

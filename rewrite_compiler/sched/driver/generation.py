@@ -24,6 +24,7 @@ from ...target.mapping import Mapping as Operation_
 from ..instructions.computation import Computation, Start, computations
 from ..instructions.control import Settings
 from ..instructions.copies import is_possible
+from ..instructions.macros import device_model
 from .emission import emitted
 from .matching import Match, matches
 from .operation import ZEROS, Operation, continuation, operation_of, with_joined_axes
@@ -380,7 +381,9 @@ def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) ->
         return False
     for codes, expected in r.samples:
         try:
-            result = program.run(simulated_device(chain[0].ila, reading="native"), codes, {n: len(shape) for n, shape in r.shapes.items()})
+            result = program.run(
+                simulated_device(device_model(chain[0].ila), reading="native"), codes, {n: len(shape) for n, shape in r.shapes.items()}
+            )
         except FlexmatchError as refusal:
             failures.append(Failure(depth + 2, str(refusal.problem.sentence)))
             return False

@@ -11,6 +11,8 @@ from ...errors import SpecError
 from ...ila.polynomial import NotPolynomial, Poly, Symbols
 from ...ila.summary import transition_of
 from ...lang.binders import Comprehension, Leaf
+from ...lang.substitution import substitute
+from ...lang.traversal import terms_of
 from ..codelet import Affine
 
 Loops = tuple[tuple[str, int], ...]
@@ -108,12 +110,14 @@ def operation_of(
 ) -> Operation:  # fmt: skip
     """Return what an array of operands computes as a nest of loops, which are called by the names of the axes along which they go.
 
+    Arrays in it are put in place of their elements. What is read outside of an operand, as of the border of an image, is a zero there.
+
     Raises:
         SpecError: I116, an address is no sum of loop variables with factors.
     """
     symbols = Symbols(frozenset())
     try:
-        t = transition_of(a, result, symbols, frozenset(operands))
+        t = transition_of(_in_place(a), result, symbols, frozenset(operands))
         extents = {v: _number(p) for v, p in (*t.loops, *(x for r in t.reads for x in r.variables))}
         result_reach = Reach(result, tuple(_number({(): n}) if isinstance(n, int) else 0 for n in a.shape), _axes(t.write.address))
         reads = dict.fromkeys((r.access.memory, _axes(r.access.address)) for r in t.reads)
@@ -124,6 +128,15 @@ def operation_of(
     reaches_with_dims = (replace(r, dims=tuple((dims or {}).get(r.name, ()))) for r in (result_reach, *reaches))
     first, *others = reaches_with_dims
     return _named(_coalesced(Operation(tuple(extents.items()), first, tuple(others), code_bits)))
+
+
+def _in_place(a: Comprehension) -> Comprehension:
+    """Return an array of the elements of operands alone: those of arrays in it as their terms."""
+    body = a.body
+    while elements := [e for e in terms_of(body) if e.op == "load" and isinstance(e.data, Comprehension)]:
+        terms = {e: substitute(e.data.body, dict(zip(e.data.variables, e.args, strict=True))) for e in elements[-1:]}
+        body = substitute(body, terms)
+    return a if body is a.body else Comprehension(a.shape, a.interval, a.real, a.variables, body)
 
 
 def with_joined_axes(op: Operation) -> Operation:

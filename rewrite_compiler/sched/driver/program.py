@@ -262,7 +262,7 @@ class _Pools:
         size = int(lanes.digits.max()) + 1
         pool = self.pool(name, size)
         if size == 1:
-            return np.asarray(pool[..., lanes.elements] % (1 << bits))
+            return np.asarray(widen(pool[..., lanes.elements]) % (1 << bits))
         return np.asarray(pool[..., lanes.elements, lanes.digits])
 
     def pool(self, name: str, size: int) -> Data:

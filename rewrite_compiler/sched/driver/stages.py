@@ -24,6 +24,7 @@ from ...target.device import simulated_device
 from ..instructions.computation import Computation, computations, is_same
 from ..instructions.control import Settings
 from ..instructions.copies import NoCopy, number, number_or_none
+from ..instructions.macros import device_model
 from ..instructions.selection import reads_of
 from .emission import unfinished
 from .matching import NONE, Match, matches
@@ -127,7 +128,7 @@ def _left_by(main: Schedule, samples: Samples) -> tuple[Data, Data]:
     rows = addresses[is_used]
     columns = []
     for codes, _ in samples.draws:
-        device = simulated_device(main.ila, reading="native")
+        device = simulated_device(device_model(main.ila), reading="native")
         program.execute(device, codes, samples.ranks)
         state = device.sim.state(main.result.memory)
         columns.append(state.reshape(-1)[rows[:, 0]] if state.ndim <= 1 else state[tuple(rows.T)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from ...ila import Ila
@@ -46,6 +46,7 @@ class Copier:
     words: tuple[Word, ...]
     is_store: bool
     pointer: Pointer | None = None  # the register of a file from which the word of the image follows
+    lead: int = 0  # words of the image before that of the first lanes: lanes may descend
 
     @property
     def instruction(self) -> str:
@@ -73,7 +74,7 @@ class Copier:
             return None if count > 1 else self.pointed(ila, address, at, at)
         steps = (("c", count),) if count > 1 else ()
         inside = Operand(self.memory, address, (self.step,) * len(steps))
-        outside = Operand(self.image, at, (self.span,) * len(steps))
+        outside = Operand(self.image, at + self.lead, (self.span,) * len(steps))
         element_parts, read = (outside, inside) if self.is_store else (inside, outside)
         nest = Nest(steps, element_parts, tuple(self._reads(read)))
         fixed = attachment(ila, self.image)
@@ -186,8 +187,10 @@ def _copier(
         return
     if element_parts:
         first = element_parts[0][1].index
-        words = tuple(_word(place, p, first, is_store) for place, p in element_parts)
-        yield Copier(summary, t, conditions, loops, image, memory, words, is_store, pointer)
+        words = [_word(place, p, first, is_store) for place, p in element_parts]
+        lead = -min(w.word for w in words)
+        words = [replace(w, word=w.word + lead) for w in words]
+        yield Copier(summary, t, conditions, loops, image, memory, tuple(words), is_store, pointer, lead)
 
 
 def _word(place: Address, p: Part, first: Address, is_store: bool) -> Word:

@@ -20,7 +20,8 @@ from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.expr import lift
 from ...lang.substitution import substitute
-from .copies import WIDE, number
+from ...lang.traversal import loads_of
+from .copies import WIDE, NoCopy, number
 
 Settings = dict[str, int]  # field or register → value
 Equation = tuple[str, Poly, int]  # what it is about, the polynomial, and the number that it must be
@@ -80,11 +81,22 @@ def select(
     """
     every = tuple([(v, tuple(p.items())) for v, p in (*loops, *transition.loops)])
     question = summary, transition, every, nest.anywhere, tuple(sorted(fixed.items())), ordered, tuple(parts) or (transition,)
-    unifier, candidates, furthest = _candidates(*question)
-    unifier.furthest = furthest
     bases = [nest.result.base, *(o.base for o in nest.operands)]
-    attempts = (unifier.attempt(assignment, bases) for assignment in candidates)
-    return next((selection for selection in attempts if selection is not None), None) or NoSelection(unifier.furthest[1])
+    try:
+        unifier, candidates, furthest = _candidates(*question)
+        unifier.furthest = furthest
+        attempts = (unifier.attempt(assignment, bases) for assignment in candidates)
+        return next((selection for selection in attempts if selection is not None), None) or NoSelection(unifier.furthest[1])
+    except NoCopy:
+        return NoSelection(_unset(summary))
+
+
+def _unset(summary: Summary) -> str:
+    """Return that arrays of control state decide what an instruction does."""
+    loads = [x for e in summary.symbols.atoms.values() if not e.free for x in loads_of(e) if x.args]
+    arrays = sorted({x.data.name for x in loads if isinstance(x.data, Leaf)})
+    names = ", ".join(arrays) or "data"
+    return f"elements of {names} decide what {summary.instruction.name} does, and nothing sets those: a macro may"
 
 
 @lru_cache(maxsize=1 << 12)

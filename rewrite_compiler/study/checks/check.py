@@ -26,7 +26,7 @@ from ...public_calls import CALLBACK_OF_NAME, COUNT, FILES, LIMITS, NATURAL, SHA
 from ...rewrite.rule import Rule
 from ...rewrite.ruleset import rules_in
 from ...rewrite.user_file import module_at, user_line
-from ...target import Mapping, Target, find_target
+from ...target import Macro, Mapping, Target, find_target
 from .accuracy import BINADES, GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
 from .architecture import architecture_problems
 from .capacity import contradictions, is_admitted, sizes_text
@@ -68,6 +68,7 @@ class CheckResult:
     parameters: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
     arithmetic: PlanArithmetic | None = None
+    macros: tuple[Macro, ...] = ()  # of a target: commands that are written by hand, each with its reason
 
     @property
     def is_good(self) -> bool:
@@ -208,7 +209,10 @@ def check_target(
         except Exception as error:  # the driver and the numerics are code of the target
             mapping_problems.append(_driver_problem(m, error))
         problems += dict.fromkeys([*mapping_problems, *wrong])
-    return CheckResult(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+    return CheckResult(
+        target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed,
+        macros=tuple(target.macros.values()),
+    )  # fmt: skip
 
 
 def _driver_problem(m: Mapping, error: Exception) -> Problem:
@@ -272,6 +276,7 @@ def check_document(result: CheckResult) -> dict[str, Any]:
         "ila": None if result.ila is None else _decodes(result.ila),
         "golden": None if result.golden is None else _golden(result.golden),
         "mappings": [_accuracy(a) for a in result.accuracies],
+        "macros": [{"name": m.name, "reason": m.reason} for m in result.macros],
         "rules": list(result.rules),
         "seed": result.seed,
         **({} if result.arithmetic is None else arithmetic_document(result.arithmetic)),
