@@ -374,6 +374,7 @@ def plan_of(args: argparse.Namespace, path: Path) -> Plan:
     from ..compile import compile_model, is_plan, read_plan
     from ..data import single_samples
 
+    path = Path(model_file(str(path)))
     if not path.exists():
         raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
     if not is_plan(path):

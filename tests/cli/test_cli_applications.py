@@ -26,6 +26,8 @@ def test_every_verb_that_takes_a_model_takes_its_name() -> None:
     compiled = flexmatch("digits_mlp", "--accel", "vta", "-q")
     assert (compiled.code, compiled.new) == (0, ("mlp.vta.json", "mlp.vta.onnx"))
     assert flexmatch("check", "digits_mlp").out == "problems  none\n"
+    assert flexmatch("show", "digits_mlp", "--accel", "vta") == flexmatch("show", str(MLP.model), "--accel", "vta")
+    assert flexmatch("emit", "c", "digits_mlp", "--accel", "vta", "--calibrate", str(MLP.calibration), "-q").new == ("model.c", "model.h")
 
 
 def test_an_application_is_run_on_its_own_data() -> None:
