@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from ...errors import FlexmatchError, SpecError
 from ...ila import Ila
 from ...lang import intervals as iv
-from ...lang.binders import Comprehension, Leaf
+from ...lang.binders import Comprehension, Leaf, unbounded_sums
 from ...lang.formats import Format
 from ...lang.traversal import terms_of
 from ...readings.arrays.labelled_array import Data
@@ -26,6 +27,7 @@ from ..instructions.control import Settings
 from ..instructions.copies import is_possible
 from ..instructions.macros import device_model
 from .emission import emitted
+from .evidence import Evidence, evidence_of, skeleton
 from .matching import Match, matches
 from .operation import ZEROS, Operation, continuation, operation_of, with_joined_axes
 from .program import BYTE, Code, Program
@@ -83,6 +85,17 @@ class Request:
     def row_operation(self) -> Operation:
         """The operation with axes joined that all operands have in common, so that lanes go on from row to row."""
         return with_joined_axes(self.operation)
+
+    @cached_property
+    def class_of_numerics(self) -> Hashable:
+        """The numerics but for sizes, with all clamps that sums of any length may reach, and the ranges of codes."""
+        try:
+            with unbounded_sums(1):
+                numerics = self.mapping.result_codes(self.leaves, self.formats, self.attributes)
+        except FlexmatchError:
+            numerics = self.term  # which need sums that are bounded
+        ranges = tuple([(name, self.formats[name].codes) for name in self.shapes])
+        return skeleton(numerics), ranges, self.code.bits, self.code.signed, self.mapping.axes.result
 
     @cached_property
     def small(self) -> Request:
@@ -467,9 +480,30 @@ def _choice(ila: Ila, key: _Key) -> tuple[Choice, ...]:
     return chosen(ila, key.request)
 
 
+def _covered(ila: Ila, r: Request, evidence: Evidence) -> Program | None:
+    """Return the program of the first way that was tried at sizes of the same class; None where there is none.
+
+    Raises:
+        SpecError: I116, a way that can be scheduled for few elements cannot be at these sizes.
+    """
+    for way in evidence.ways:
+        s = schedule_of(ila, r, way)
+        if isinstance(s, Failure):
+            if not isinstance(schedule_of(ila, r.small, way), Failure):
+                raise _refusal(ila, r, r.operation, [s])
+        elif evidence.covers(s, r.operation):
+            with suppress(NotEmitted):
+                return emitted(s, r.code)
+    return None
+
+
 @lru_cache(maxsize=256)
 def _program(ila: Ila, key: _Key) -> Program:
     r = key.request
+    evidence = evidence_of(ila, (r.mapping.codes, key.attributes, r.class_of_numerics))
+    covered = _covered(ila, r, evidence)
+    if covered is not None:
+        return covered
     choice = _choice(ila, _Key.of(r.small))
     if len(choice) > 1 and r.deep.shapes != r.small.shapes and not _agrees_deep(ila, r.deep, choice):
         choice = _choice(ila, _Key.of(r.deep))
@@ -477,7 +511,9 @@ def _program(ila: Ila, key: _Key) -> Program:
     if isinstance(s, Failure):
         raise _refusal(ila, r, r.operation, [s])
     try:
-        return emitted(s, r.code)
+        program = emitted(s, r.code)
+        evidence.add(choice, s, r.operation)
+        return program
     except NotEmitted as reason:
         raise _refusal(ila, r, r.operation, [Failure(0, str(reason))]) from None
 

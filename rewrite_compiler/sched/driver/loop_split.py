@@ -15,11 +15,16 @@ def splits(m: Match, loop: str) -> Iterator[tuple[Match, str]]:
 
     The loop within a part keeps the name. The last part may end behind the last step where all that is added there is zero.
     """
-    count, outer, may_end_behind = m.outer[loop], f"parts of {loop}", _adds_nothing_behind(m, loop)
+    count, outer, may_end_behind = m.outer[loop], name_of_parts(loop), _adds_nothing_behind(m, loop)
     for parts in range(2, (count + 1) // 2 + 1):
         steps = -(-count // parts)
         if count % parts == 0 or (may_end_behind and steps * (parts - 1) < count):
             yield _split(m, loop, outer, parts, steps), outer
+
+
+def name_of_parts(loop: str) -> str:
+    """Return the name of the loop over the parts of another."""
+    return f"parts of {loop}"
 
 
 def _adds_nothing_behind(m: Match, loop: str) -> bool:
