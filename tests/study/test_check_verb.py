@@ -416,7 +416,7 @@ def test_the_range_of_an_operation_is_swept() -> None:
 def test_the_worst_magnitude_is_printed() -> None:
     errors = {"mean": 0.0, "deviation": 0.0, "largest": 0.0}
     given = {"inputs": 10, "relative_error": dict.fromkeys(("drawn", "held", "rounded"), errors)}
-    document = {"ila": None, "kind": "target", "golden": None, "problems": [], "rules": []}
+    document = {"ila": None, "kind": "target", "golden": None, "problems": [], "rules": [], "macros": []}
     norm = {**given, "name": "a.norm", "binades": {"-6": 0.9, "3": 3.5}}
     others = [{**given, "name": "a.pool", "binades": {"-6": 0.25, "3": 0.1}}, {**given, "name": "a.codes", "binades": {}}]
     said = lines({**document, "mappings": [norm, *others]}, verbose=False)
