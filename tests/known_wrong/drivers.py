@@ -252,7 +252,7 @@ FAULTS: dict[str, Fault] = {
         "hvx.conv2d_uint8", "hvx.layers", "_drive_conv2d", "pads, x_zero)", "pads, 0)"
     ),
     "sums start at the bias whatever the zero point": Fault(
-        "hvx.conv2d_bias_int8", "hvx.layers", "_drive_conv2d", "initial_sums(w, b, -x_zero)", "b"
+        "hvx.conv2d_bias_int8", "hvx.layers", "_drive_conv2d", "b is None else b, -x_zero)", "b is None else b, 0)"
     ),
     "codes without sign are multiplied as signed ones": Fault(
         "hvx.conv2d_bias_uint8", "hvx.layers", "_drive_conv2d", "relu, instruction)", "relu, SIGNED)"

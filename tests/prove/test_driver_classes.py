@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from known_wrong.devices import target_of
-from known_wrong.drivers import FAR_FAULTS, FAULTS, Fault, planted
+from known_wrong.drivers import FAR_FAULTS, FAULTS, Fault, code_of, planted
 
 from rewrite_compiler.errors import FlexmatchError, SpecError
 from rewrite_compiler.ila import Ila
@@ -29,6 +29,11 @@ def calls(of: str) -> tuple[Call, ...]:
     target, _, variant = of.partition(".")
     found = find_target(target)
     return operation_classes(found, found.mappings[variant]).calls
+
+
+def test_every_fault_changes_its_driver() -> None:
+    for fault in (*FAULTS.values(), *FAR_FAULTS.values()):
+        code_of(fault)
 
 
 @pytest.mark.parametrize("name", FAULTS)
