@@ -63,7 +63,7 @@ def processor_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
-def judged(cases: list[Case], cache: Cache, jobs: int) -> list[JSON]:
+def judge_and_report(cases: list[Case], cache: Cache, jobs: int) -> list[JSON]:
     """Return the records of cases, and print their processor time and the seconds of each part; in one process those of each, too."""
     ends, names = [processor_seconds()], list[str]()
 
@@ -89,11 +89,11 @@ def certificates(cache: Cache, jobs: int, *, anew: bool) -> dict[str, Certificat
     library = [(statement, case, None if anew else shipped) for statement, case, shipped in statements()]
     lacking = [(statement, case) for statement, case, shipped in library if shipped is None]
     lacking.sort(key=lambda entry: entry[1].message["kind"] == "rule")  # the shortest last: all processes end together
-    found = {}
-    for (statement, case), record in zip(lacking, judged([case for _, case in lacking], cache, jobs), strict=True):
+    by_statement = {}
+    for (statement, case), record in zip(lacking, judge_and_report([case for _, case in lacking], cache, jobs), strict=True):
         kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
-        found[statement] = certificate_of_record(kind, case.name, record)
-    return {statement: shipped or found[statement] for statement, _, shipped in library}
+        by_statement[statement] = certificate_of_record(kind, case.name, record)
+    return {statement: shipped or by_statement[statement] for statement, _, shipped in library}
 
 
 def main() -> None:

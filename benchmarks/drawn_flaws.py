@@ -43,20 +43,20 @@ def mutations(source: str, functions: Sequence[str], tables: Sequence[str] = ())
         at = len(data[: starts[node.lineno - 1] + node.col_offset].decode())
         return Mutation(kind, at, text(node), new, (*range(node.lineno, (node.end_lineno or node.lineno) + 1), *more_lines))
 
-    found: dict[tuple[int, str], Mutation] = {}
+    by_text: dict[tuple[int, str], Mutation] = {}
     for root in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in functions):
         for kind, node, new in (m for n in ast.walk(root) for m in _of_node(n, text)):
             more = _readers(root, node) if kind in ("binary point", "bias") else ()
             m = mutation(kind, node, new, more)
-            found.setdefault((m.at, m.new), m)
+            by_text.setdefault((m.at, m.new), m)
     for assign in (n for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Tuple)):
         if isinstance(assign.targets[0], ast.Name) and assign.targets[0].id in tables and isinstance(assign.value, ast.Tuple):
             readers = _lines_of(tree, assign.targets[0].id)
             for entry in assign.value.elts[:6]:
                 for change in ("- 200", "+ 250", "* 2"):
                     m = mutation("table entry", entry, f"({text(entry)} {change})", readers)
-                    found[m.at, m.new] = m
-    return list(found.values())
+                    by_text[m.at, m.new] = m
+    return list(by_text.values())
 
 
 def _readers(root: ast.FunctionDef, node: ast.expr) -> tuple[int, ...]:
@@ -119,16 +119,16 @@ def _of_call(n: ast.Call, name: str, text: Text) -> Changes:
         yield from (("rounding", n, f'shift_right({args[0]}, {args[1]}, "{mode}")') for mode in ROUNDING_MODES)
 
 
-def drawn(seed: int, count: int, files: Sequence[tuple[str, list[Mutation]]]) -> list[tuple[str, Mutation]]:
+def draw(seed: int, count: int, files: Sequence[tuple[str, list[Mutation]]]) -> list[tuple[str, Mutation]]:
     """Return mutations of files drawn at random, as many of each kind as there are, up to a count."""
     generator = random.Random(seed)
     by_kind: dict[str, list[tuple[str, Mutation]]] = {}
     for file, of_file in files:
         for m in of_file:
             by_kind.setdefault(m.kind, []).append((file, m))
-    chosen: list[tuple[str, Mutation]] = []
-    while len(chosen) < count and any(by_kind.values()):
+    sample: list[tuple[str, Mutation]] = []
+    while len(sample) < count and any(by_kind.values()):
         for kind in generator.sample(sorted(by_kind), len(by_kind)):
-            if by_kind[kind] and len(chosen) < count:
-                chosen.append(by_kind[kind].pop(generator.randrange(len(by_kind[kind]))))
-    return chosen
+            if by_kind[kind] and len(sample) < count:
+                sample.append(by_kind[kind].pop(generator.randrange(len(by_kind[kind]))))
+    return sample

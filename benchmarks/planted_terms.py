@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from drawn_flaws import drawn, mutations
+from drawn_flaws import draw, mutations
 from onnx import TensorProto, helper, numpy_helper
 from record import ROOT, Row, finish, options, recorded
 
@@ -513,7 +513,7 @@ def drawn_cases(folder: Path, seeds: Sequence[int], count: int) -> Iterator[tupl
     """Yield the flaws that are drawn for each application and each seed."""
     for seed, (app, accel, files) in ((seed, case) for seed in seeds for case in DRAWN_CASES):
         pool = [(file, mutations(place_of(folder, file).read_text("utf-8"), functions, tables)) for file, functions, tables in files]
-        chosen = drawn(seed, count, pool)
+        chosen = draw(seed, count, pool)
         yield app, accel, [Flaw(m.kind, f, m.old, m.new, at=m.at, drawn_lines=m.lines, seed=seed) for f, m in chosen]
 
 

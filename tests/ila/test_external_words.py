@@ -64,6 +64,20 @@ def test_a_word_that_is_an_element(reading: str) -> None:
     assert memory.tolist() == [*range(-4, 4), *reversed(range(-4, 4))]
 
 
+@pytest.mark.parametrize("reading", READINGS)
+def test_single_commands_go_on_in_the_memory_that_is_attached_last(reading: str) -> None:
+    m = model(16, 16, signed=True, is_signed_element=True)
+    first, second = (np.array([*start, *[0] * WORDS], np.int16) for start in (range(-4, 4), range(10, 10 + WORDS)))
+    before = first.copy()
+    sim = m.simulator(dram=first, reading=reading)
+    sim.run(issued(m, ("load", {"count": WORDS})))
+    sim.attach("dram", second)
+    for command in issued(m, ("load", {"count": WORDS}), ("store", {"first": WORDS, "count": WORDS})):
+        sim.run([command])
+    assert np.array_equal(first, before)
+    assert second.tolist() == [*range(10, 10 + WORDS), *reversed(range(10, 10 + WORDS))]
+
+
 def test_elements_of_a_word() -> None:
     assert ExternalWords(Ila("small").external("dram", 8), 32, False).elements == 4
     assert Ila("small").external("dram", 8).name == "dram"
